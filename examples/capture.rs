@@ -1,7 +1,8 @@
-//! A capture tool: a device that receives all traffic routed to it and writes it to a capture file, with superframes
-//! split into wire packets.
+//! A capture tool: all traffic routed to its device is written to a capture file, with superframes split into wire
+//! packets.
 //!
-//! `capture DEVICE FILE.pcap [PACKETS]`; then, for example, `ip link set DEVICE up` and `ip route add ... dev DEVICE`.
+//! Usage: `capture DEVICE FILE.pcap [PACKETS]`, and then, for example, `ip link set DEVICE up` and `ip route add ...
+//! dev DEVICE`.
 use std::{
     env,
     error::Error,
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             written = file.write_all(&record).and_then(|()| file.write_all(packet));
         })?;
         written?;
-        // Without this, readers of the file would see incomplete packets.
+        // Without this, programs that read the file would see incomplete packets.
         file.flush()?;
     }
     println!("{packets} packets");

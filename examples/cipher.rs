@@ -1,8 +1,9 @@
-//! AES-GCM for the VPN examples: an encrypted packet follows a counter and ends with a tag.
+//! AES-GCM for the VPN examples. A sealed packet consists of a counter, the encrypted packet, and a tag.
 //!
-//! Both endpoints have a copy of the 16 bytes of a key file; one endpoint is `a` and the other `b`. The nonce is a
-//! counter that restarts with the program, so a key is valid for one run of both programs. Real programs agree on keys
-//! first, for example with Noise (see `wireguard.rs`), and keep a window of received numbers.
+//! Both endpoints have a copy of the same 16-byte key file; one endpoint is `a` and the other is `b`. The nonce is a
+//! counter that starts over when the program is restarted, so a key must be used for only one run of the two programs.
+//! Real programs negotiate keys, for example with Noise (see `wireguard.rs`), and use a window of received counters to
+//! reject replayed packets.
 #![cfg(target_os = "linux")]
 
 use std::{error::Error, fs};
@@ -12,21 +13,21 @@ use aes_gcm::{
     aead::{AeadInOut, consts::U12, inout::InOutBuf},
 };
 
-/// Size of the counter before the encrypted packet, in bytes.
+/// Size of the counter in front of the encrypted packet, in bytes.
 const COUNTER: usize = 8;
 /// Size of the tag after the encrypted packet, in bytes.
 const TAG: usize = 16;
 
-/// The cipher of one endpoint, which encrypts the endpoint's packets and decrypts the peer's.
+/// Cipher of one endpoint, which encrypts the endpoint's own packets and decrypts those from the peer.
 pub struct Cipher {
     cipher: Aes128Gcm,
-    /// First byte of this endpoint's nonces; the peer's first byte has the lowest bit inverted.
+    /// First byte of this endpoint's nonces. The peer's first byte has the lowest bit inverted.
     role: u8,
     sent: u64,
 }
 
 impl Cipher {
-    /// Reads the key that both endpoints share.
+    /// Reads the key shared by both endpoints.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or is not 16 bytes long.
@@ -35,7 +36,7 @@ impl Cipher {
         Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })
     }
 
-    /// Replaces the contents of the buffer with the sealed packet.
+    /// Seals `packet` into the buffer `sealed`, replacing the contents of the buffer.
     pub fn seal(&mut self, packet: &[u8], sealed: &mut Vec<u8>) {
         sealed.clear();
         self.sent += 1;
@@ -47,7 +48,7 @@ impl Cipher {
         sealed.extend_from_slice(&tag);
     }
 
-    /// Replaces the contents of the buffer with the opened packet; returns whether the peer sealed it.
+    /// Opens `sealed` into the buffer `packet`, replacing its contents. Returns whether the peer sealed the packet.
     #[must_use]
     pub fn open(&self, sealed: &[u8], packet: &mut Vec<u8>) -> bool {
         packet.clear();
@@ -67,7 +68,7 @@ fn nonce(role: u8, counter: u64) -> Nonce<U12> {
     nonce.into()
 }
 
-/// The programs of `docs/embed.md`, which are compiled as tests.
+/// Placeholder whose doc tests are the programs in `docs/embed.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/embed.md")]
 struct Embed;

@@ -1,8 +1,7 @@
-//! A TCP stack in userspace (smoltcp) on a TUN device, with superframes in both directions: a service that echoes what
-//! it receives.
+//! An echo service on a userspace TCP stack (smoltcp) and a TUN device, with superframes in both directions.
 //!
-//! `stack DEVICE ADDRESS PORT`: the host must route the address to the device. The program serves the first connection,
-//! then prints the number of frames that it received.
+//! Usage: `stack DEVICE ADDRESS PORT`. The host must route the address to the device. The program serves one
+//! connection, and then prints the number of frames that it received.
 use std::{env, error::Error, net::Ipv4Addr, os::fd::AsFd, time::Instant as Clock};
 
 use grosso_tun::{Interest, Layer, StackDevice, wait_for};
@@ -13,7 +12,7 @@ use smoltcp::{
     wire::{HardwareAddress, IpAddress, IpCidr},
 };
 
-/// Size of the socket's buffer in bytes, per direction: several superframes.
+/// Size of the socket buffer for each direction, in bytes: several superframes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

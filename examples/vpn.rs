@@ -1,6 +1,7 @@
-//! One endpoint of a VPN: a TUN device, a UDP socket, AES-GCM between them, one peer, and one thread per direction.
+//! One endpoint of a VPN with a single peer: a TUN device, a UDP socket, AES-GCM between them, and one thread per
+//! direction.
 //!
-//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the key file.
+//! Usage: `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`. `cipher.rs` describes the key file.
 use std::{env, error::Error, io, net::SocketAddr, thread};
 
 use grosso_examples::Cipher;
@@ -9,7 +10,7 @@ use grosso_tun::{
     UdpSender,
 };
 
-/// Seals packets of the host and sends them to the peer. Congestion marks of the packets are not copied to the
+/// Seals packets from the host and sends them to the peer. Congestion marks are not copied from the packets to the
 /// datagrams.
 fn outwards(
     mut tun: TunReceiver,
@@ -30,7 +31,7 @@ fn outwards(
     }
 }
 
-/// Opens datagrams of the peer and writes their packets to the device. The packets of a batch become a few superframes.
+/// Opens datagrams from the peer and writes the packets to the device. Each batch of packets becomes a few superframes.
 fn inwards(
     mut udp: UdpReceiver,
     mut tun: TunSender,
@@ -53,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [local, peer, device, key, role] = &words[..] else {
         return Err("vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b".into());
     };
-    // The cipher authenticates every packet, and this program trusts its peer.
+    // The cipher authenticates every packet, so this program trusts its peer.
     let tun: Tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     for fallback in tun.fallbacks() {

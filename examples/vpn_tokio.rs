@@ -1,6 +1,6 @@
-//! The VPN of `vpn.rs` on tokio, with one task per direction; the two programs are compatible.
+//! The VPN from `vpn.rs` on tokio, with one task per direction. The two programs are compatible.
 //!
-//! `vpn_tokio LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`
+//! Usage: `vpn_tokio LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`
 use std::{env, error::Error, io, net::SocketAddr};
 
 use grosso_examples::Cipher;
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seals packets of the host and sends them to the peer, until the device or the socket fails.
+/// Seals packets from the host and sends them to the peer, until the device or the socket fails.
 async fn outwards(
     mut tun: AsyncTunReceiver,
     mut udp: AsyncUdpSender,
@@ -49,7 +49,7 @@ async fn outwards(
     }
 }
 
-/// Opens datagrams of the peer and writes their packets to the device.
+/// Opens datagrams from the peer and writes the packets to the device.
 async fn inwards(
     mut udp: AsyncUdpReceiver,
     mut tun: AsyncTunSender,

@@ -1,7 +1,8 @@
-//! One endpoint of a WireGuard tunnel with one peer: boringtun's `noise` between a TUN device and a UDP socket.
+//! One endpoint of a WireGuard tunnel with a single peer: boringtun's `noise` module between a TUN device and a UDP
+//! socket.
 //!
-//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file contains the private key of this endpoint and the public
-//! key of the peer, 32 bytes each.
+//! Usage: `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`. The key file contains this endpoint's private key and the
+//! peer's public key, 32 bytes each.
 use std::{
     env,
     error::Error,
@@ -17,11 +18,11 @@ use boringtun::{
 };
 use grosso_tun::{Batch, Datagram, Interest, Trust, Tun, TunOptions, Udp, UdpOptions, wait_for};
 
-/// Number of bytes that encryption adds, with room for every message of a handshake.
+/// Number of bytes that encryption adds. This is also enough for every handshake message.
 const OVERHEAD: usize = 148;
-/// Buffer size for a packet that waited for the handshake.
+/// Size of the buffer for a packet that waited for the handshake.
 const QUEUED_MAX: usize = 2048;
-/// Interval between checks of the protocol's timers.
+/// Interval at which the protocol's timers are checked.
 const TICK: Duration = Duration::from_millis(250);
 
 struct Tunnel {
@@ -35,8 +36,8 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    /// Encrypts packets of the host and sends them to the peer. Without a session, the packets wait, and the first
-    /// message of a handshake is sent.
+    /// Encrypts packets from the host and sends them to the peer. If there is no session, the packets wait, and the
+    /// first handshake message is sent.
     fn outwards(&mut self) -> io::Result<()> {
         let Self { tun, noise, messages, spare, .. } = self;
         tun.try_recv(|packet, _| {
@@ -48,8 +49,8 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// Decrypts datagrams of the peer and sends them to the host. The packets of a batch become a few superframes.
-    /// Sends handshake replies, and the packets that waited for the handshake, to the peer.
+    /// Decrypts datagrams from the peer and passes the packets to the host. Each batch of packets becomes a few
+    /// superframes. Sends the peer handshake replies, and packets that waited for the handshake.
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, noise, messages, packets, spare } = self;
         udp.try_recv(|datagram| {
@@ -78,7 +79,7 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// Does timed work: keepalives, new keys, repeated handshakes.
+    /// Does periodic work: sends keepalives, renews keys, and repeats handshakes.
     fn tick(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; OVERHEAD];
         let message = self.noise.update_timers(&mut buffer);
@@ -96,7 +97,7 @@ impl Tunnel {
     }
 }
 
-/// Returns the number of bytes that the protocol wrote into the buffer.
+/// Returns the number of bytes that the protocol wrote to the buffer.
 fn len(result: &TunnResult<'_>) -> usize {
     match result {
         TunnResult::WriteToNetwork(bytes)
@@ -119,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher authenticates every packet, and this program trusts its peer.
+    // The cipher authenticates every packet, so this program trusts its peer.
     let tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {

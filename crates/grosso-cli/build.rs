@@ -1,5 +1,5 @@
-//! Compresses the documents in `schemas`, which `grosso schema` prints, to a tenth of their size. Also sets the number
-//! of concurrent tests of the command, and records the commit.
+//! Compresses the documents in `schemas`, which `grosso schema` prints, to a tenth of their size. Also sets how many of
+//! the command's tests run concurrently, and records the commit.
 #![allow(clippy::disallowed_methods, reason = "a build script reads its own package")]
 
 #[path = "build/commit.rs"]
@@ -20,9 +20,8 @@ fn main() -> io::Result<()> {
     pack_schemas()
 }
 
-/// Makes Cargo start the tests with more threads than there are CPUs: tests with hosts and guests mostly wait, and
-/// tests that measure still have a CPU to themselves (ADR 0190). A number that is set in the environment takes
-/// precedence.
+/// Makes Cargo run more test threads than there are CPUs. Tests with hosts and guests mostly wait, and tests that
+/// measure still have a CPU to themselves (ADR 0190). If the environment already sets a number, that takes precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -31,8 +30,8 @@ fn count_threads_of_tests() {
     println!("cargo::rustc-env={TEST_THREADS}={threads}");
 }
 
-/// Sets the commit that reports contain: the value of the environment variable if it is set. Otherwise only an
-/// optimized build asks git, because a binary that contains the commit must be rebuilt after every commit (ADR 0290).
+/// Sets the commit that reports contain: the value of the environment variable if it is set. Otherwise, only an
+/// optimized build asks git, because a binary that contains the commit has to be rebuilt after every commit (ADR 0290).
 fn record_commit() {
     println!("cargo::rerun-if-env-changed={COMMIT}");
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -68,9 +67,9 @@ fn pack_schemas() -> io::Result<()> {
     packed.finish().map(drop)
 }
 
-/// Environment variable of Rust's test harness with the number of concurrent tests.
+/// Environment variable in which Rust's test harness looks for the number of concurrent tests.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// Environment variable with the commit.
+/// Environment variable that holds the commit.
 const COMMIT: &str = "GROSSO_COMMIT";
 /// Number of concurrent tests per CPU.
 const TESTS_A_PROCESSOR: usize = 3;

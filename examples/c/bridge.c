@@ -1,9 +1,9 @@
-/* Connects two TUN devices, and merges the packets of each into superframes for the other: bridge ONE OTHER
+/* Connects two TUN devices, and merges the packets from each into superframes for the other: bridge ONE OTHER
  *
  *     cc -O2 bridge.c -o bridge $(pkg-config --cflags --libs grosso)
  *
- * Needs CAP_NET_ADMIN, and Linux. It exits at the end of its standard input, and prints the numbers of input and
- * output frames.
+ * Requires Linux and CAP_NET_ADMIN. Runs until its standard input ends, then prints the numbers of input and output
+ * frames.
  */
 #include <fcntl.h>
 #include <grosso.h>
@@ -42,7 +42,7 @@ static int open_tun(const char *name) {
     return file;
 }
 
-/* Writes a packet or a superframe of the library to a device: its header, and then its pieces. */
+/* Writes a packet or superframe from the library to a device: the header, followed by the pieces. */
 static void take(void *to, const struct iovec *pieces, size_t count, const struct grosso_vnet *vnet) {
     struct iovec vector[1 + GROSSO_PIECES_MAX];
     vector[0] = (struct iovec){(void *)vnet, sizeof *vnet};
@@ -58,7 +58,7 @@ static struct grosso_coalescer *towards(int *to) {
     return coalescer;
 }
 
-/* Processes all waiting frames, at most a batch: afterwards the library holds none of them. */
+/* Processes the waiting frames, but at most one batch. The library holds none of them afterwards. */
 static void carry(int from, struct grosso_coalescer *coalescer) {
     for (int i = 0; i < BATCH; i++) {
         ssize_t len = read(from, frames[i], ROOM);

@@ -1,4 +1,5 @@
-//! The examples, run as a reader would run them, between network namespaces; received data is compared byte by byte.
+//! Tests that run the examples as a reader would, between network namespaces, and compare the received data byte by
+//! byte.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -20,10 +21,10 @@ use grosso_sys::{
     userns,
 };
 
-/// Number of bytes in a stream through the tunnel.
+/// Number of bytes sent through the tunnel.
 const STREAM_BYTES: usize = (4 << 20) + 5;
 
-/// A program that is killed when the test ends.
+/// Program that is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -33,7 +34,7 @@ impl Drop for Running {
     }
 }
 
-/// Creates network namespaces; `None`, with a printed reason, if they cannot be created.
+/// Creates network namespaces; prints the reason and returns `None` if they cannot be created.
 fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     let hosts = hosts.map_err(|error| error.to_string());
@@ -54,7 +55,7 @@ fn example(name: &str) -> PathBuf {
     test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
 }
 
-/// Starts an example in a namespace and waits until it has its device.
+/// Starts an example in a namespace, and waits until its device exists.
 fn start(host: &NetworkNamespace, name: &str, words: &[&str]) -> Running {
     let program = example(name);
     assert!(
@@ -78,8 +79,8 @@ fn set_up(device: &str, address: Ipv4Addr) {
     Control::new().unwrap().set_up(&name, true).unwrap();
 }
 
-/// Connects two hosts with a link, each with the device of an example, and checks that a stream between them arrives
-/// unchanged. `ends` contains the example for each host, and its last arguments.
+/// Connects two hosts with a link, runs an example on each, and checks that a stream between the examples' devices
+/// arrives unchanged. `ends` contains the example for each host, and its last arguments.
 fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };
     let name = |name| InterfaceName::new(name).unwrap();
@@ -108,7 +109,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
         })
         .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
-        // Leave room for the tunnel's headers.
+        // Leaves room for the tunnel's headers.
         host.run(|| {
             Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
             set_up("vpn0", address);
@@ -138,7 +139,7 @@ fn stream() -> Vec<u8> {
     (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect()
 }
 
-/// Creates a file with this content, which the test removes.
+/// Creates a file with this content. The test has to remove it.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::write(&path, content).unwrap();
@@ -196,11 +197,11 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     let numbers: Vec<usize> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [sent, frames] = numbers[..] else { panic!("{said}") };
     assert_eq!(sent, STREAM_BYTES);
-    // Without superframes there would be more than 2800 packets of 1460 bytes, plus acknowledgments.
+    // Without superframes, there would be more than 2800 packets of 1460 bytes, plus acknowledgments.
     assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 
-/// Compiles a C program against the installed library, found by pkg-config; returns `None` without a compiler.
+/// Compiles a C program against the installed library, which pkg-config finds; returns `None` if there is no compiler.
 fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     for tool in ["cc", "pkg-config"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -227,7 +228,7 @@ fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Creates a directory for this test.
+/// Creates a directory for a test.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
@@ -236,7 +237,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn a_stream_passes_the_bridge_in_c_as_superframes() {
-    // The library is built because this test refers to it.
+    // The reference ensures that the library is built.
     assert_eq!(grosso_capi::types::grosso_version(), 0x00_01_00);
     let prefix = folder("c-bridge");
     let Some(program) = compiled("bridge.c", &prefix) else { return };
@@ -266,7 +267,7 @@ fn a_stream_passes_the_bridge_in_c_as_superframes() {
     assert!(bridge.0.wait().unwrap().success());
     let numbers: Vec<usize> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     let [taken, made] = numbers[..] else { panic!("{line}") };
-    // The device sends packets of at most 1460 bytes, because no program requested more.
+    // The device sends packets of at most 1460 bytes, because no program asked for larger ones.
     assert!(taken > STREAM_BYTES / 1460 && made < taken, "{line}");
     fs::remove_dir_all(&prefix).unwrap();
 }

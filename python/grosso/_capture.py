@@ -1,4 +1,4 @@
-"""Captures, and the commands on them."""
+"""Captures, and commands that process them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def open(
     linktype: str | None = None,
     allow_truncated: bool = False,
 ) -> Capture:
-    """Opens captures: one file, several, or directories, which are read as one capture in chronological order.
+    """Opens one or more captures, or directories of captures, and reads them as one capture in chronological order.
 
-    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of the same names.
+    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of those names.
 
-    Only the beginning of each file is read, and the filter is checked.
+    This checks the filter, but reads only the beginning of each file.
     """
     words = [_file(path) for path in paths]
     if not words:
         raise TypeError("grosso.open() needs a path: a capture, or a directory of captures")
     reading = _words(linktype=linktype, allow_truncated=allow_truncated)
     capture = Capture(words, _words(filter=filter), reading)
-    # The stream opens the files and is dropped before any packet is read.
+    # Opening the stream opens the files. The stream is dropped before any packet is read.
     capture.packets(data=False).__arrow_c_stream__()
     return capture
 
@@ -49,18 +49,18 @@ def profiles() -> Report:
 
 
 class Capture:
-    """A capture whose packets can be read any number of times.
+    """A capture that can be read any number of times.
 
-    Every method that creates another capture runs the command with the same name and returns a new ``Capture`` with the
-    ``report`` of that command. Its packets are in the file ``write``, or in a temporary file that is removed with the
-    last capture that needs it. A capture in a temporary file can be neither pickled nor deep-copied.
+    Every method that creates another capture runs the command of the same name, and returns a new ``Capture`` with the
+    ``report`` of that command. The packets are written to the file ``write``, or to a temporary file that is deleted
+    along with the last capture that needs it. A capture in a temporary file can be neither pickled nor deep-copied.
 
-    ``options`` are those of the command, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
-    ``--max-size 9000``, ``port=["vxlan=4789", "geneve=6082"]`` is ``--port`` twice. An option that the command does not
-    have is a ``UsageFailure``.
+    ``options`` are the command's options, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
+    ``--max-size 9000``, and ``port=["vxlan=4789", "geneve=6082"]`` is ``--port`` twice. An option that the command does
+    not have raises ``UsageFailure``.
     """
 
-    #: The report of the command that created this capture; ``None`` if it was opened with ``open``.
+    #: The report of the command that created this capture; ``None`` if the capture was opened with ``open``.
     report: Report | None
 
     def __init__(
@@ -92,7 +92,7 @@ class Capture:
         return Rows.packets(self._command("inspect", options), data, self)
 
     def trains(self, *, profile: PathLike | None = None, **options: Option) -> Rows:
-        """Returns the trains into which a receiving host would merge the packets; each packet is in one train."""
+        """Returns the trains into which a receiving host would merge the packets. Each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
                 "trains() has no option write, because it returns a table",
@@ -105,7 +105,7 @@ class Capture:
     # Methods that create captures.
 
     def wire(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """Restores the packets on the wire: splits superframes, and completes partial checksums."""
+        """Restores the packets as they were on the wire: splits superframes, and completes partial checksums."""
         return self._made("wire", write, options)
 
     def coalesce(
@@ -127,17 +127,17 @@ class Capture:
         return self._made("fragment", write, {"mtu": mtu, **options})
 
     def decap(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """Decapsulates packets in tunnels."""
+        """Decapsulates tunneled packets."""
         return self._made("decap", write, options)
 
     def fix_checksums(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """Corrects the checksums of the packets."""
+        """Corrects checksums."""
         return self._made("csum fix", write, options)
 
     # Reports.
 
     def inspect(self, **options: Option) -> Report:
-        """Reports whether the captured packets are those on the wire."""
+        """Reports whether the capture shows packets as they were on the wire."""
         return _report(self._command("inspect", options))
 
     def verify_checksums(self, **options: Option) -> Report:
@@ -145,11 +145,11 @@ class Capture:
         return _report(self._command("csum verify", options))
 
     def whatif(self, **options: Option) -> Report:
-        """Predicts the effect of offload on this traffic, by profile and hold."""
+        """Predicts the effect of offloads on this traffic, for several profiles and hold times."""
         return _report(self._command("whatif", options))
 
     def explain(self, number: int, **options: Option) -> Report:
-        """Explains why the packet with this number was merged or not."""
+        """Explains why the packet with this number was merged, or why not."""
         return _report(self._command("explain", options, [str(number)]))
 
     # Files.
@@ -163,12 +163,12 @@ class Capture:
         shard: str | None = None,
         **options: Option,
     ) -> Report:
-        """Writes Parquet tables of the packets on the wire, the trains and the flows, and returns the report.
+        """Writes Parquet tables of the wire packets, trains and flows, and returns the report.
 
-        The file ``parquet`` has a row for each packet, ``trains`` for each train, and ``flows`` for each direction of a
-        TCP or UDP flow.
+        The file ``parquet`` gets a row for each packet, ``trains`` for each train, and ``flows`` for each direction of
+        a TCP or UDP flow.
 
-        ``shard`` selects a part of the flows, for example ``2/4``.
+        ``shard`` selects a subset of the flows, for example ``2/4``.
         """
         files = {"parquet": parquet, "trains": trains, "flows": flows, "shard": shard}
         return _report(self._command("export", {**files, **options}))
@@ -177,7 +177,7 @@ class Capture:
         self, command: str, options: dict[str, Any], more: list[str] | None = None
     ) -> list[str]:
         words = [*command.split(), *self._selection, *self._reading, *_words(**options)]
-        # After "--", an argument that begins with a dash is a file name.
+        # After "--", an argument that begins with a dash is treated as a file name.
         return [*words, "--", *self._words, *(more or [])]
 
     def _made(self, command: str, write: PathLike | None, options: dict[str, Any]) -> Capture:
@@ -201,7 +201,7 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
     def __reduce__(self) -> NoReturn:
-        # Copies of a capture share the directory; a pickled or deep copy would outlive it.
+        # A shallow copy shares the directory, but a pickled or deep copy would outlive it.
         raise TypeError(
             "a capture in a temporary file can be neither pickled nor deep-copied:"
             " write it with write=PATH, and open that file"

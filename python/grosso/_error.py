@@ -7,22 +7,22 @@ import json
 
 
 class Error(Exception):
-    """A failure of a command.
+    """A command failure.
 
-    The text is the message, followed by the remedy if there is one.
+    As a string, it is the message, followed by the remedy if there is one.
     """
 
-    #: A name by which programs recognize the failure, such as ``input.truncated``.
+    #: A code that identifies the failure for programs, such as ``input.truncated``.
     code: str
     #: The cause.
     message: str
     #: The remedy.
     hint: str | None
-    #: The number of the packet with the error, counted from 1.
+    #: The number of the packet that caused the error, starting at 1.
     packet: int | None
-    #: The offset in bytes of the error in the input.
+    #: The offset of the error in the input, in bytes.
     offset: int | None
-    #: Line and column of the error in a text input such as a profile, counted from 1.
+    #: Line and column of the error in text input such as a profile, starting at 1.
     line: int | None
     column: int | None
     #: The exit code of the command.
@@ -39,7 +39,7 @@ class Error(Exception):
 
     @staticmethod
     def of(text: str, **more: object) -> Error:
-        """Returns the exception for a failure that the command printed with ``--json``, with ``more`` facts."""
+        """Returns the exception for a failure that a command printed with ``--json``, plus the attributes ``more``."""
         facts = json.loads(text) | more
         if facts.get("errno") == errno.ENOENT:
             return MissingFile(**facts)
@@ -51,7 +51,7 @@ class UsageFailure(Error, ValueError):
 
 
 class InputFailure(Error, ValueError):
-    """Damaged or unsupported input. The output contains everything that could be written."""
+    """Damaged or unsupported input. The output contains everything that could still be written."""
 
 
 class EnvironmentFailure(Error, OSError):
@@ -67,7 +67,7 @@ class EnvironmentFailure(Error, OSError):
             # Pickle stores the attributes here and restores them.
             vars(self)[name] = facts.get(name)
 
-    # ``OSError.__str__`` would derive the text from ``errno``.
+    # ``OSError.__str__`` would build the string from ``errno``.
     __str__ = Exception.__str__
 
 

@@ -1,4 +1,4 @@
-"""The Rust part of the package."""
+"""The part of the package that is written in Rust."""
 
 from typing import final
 
@@ -6,9 +6,9 @@ from grosso._capture import Capture
 
 @final
 class Rows:
-    """A table that is read again for each request of its rows.
+    """A table that is read again each time its rows are requested.
 
-    Every consumer of an Arrow C stream accepts it, such as ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, or
+    It is accepted by every consumer of Arrow C streams, such as ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, or
     DuckDB, which finds the table by the name of the Python variable.
     """
 

@@ -1,13 +1,14 @@
-"""Tables of captures, written by many Dask workers: ``pip install ./python[dask]``.
+"""Exports tables from captures with many Dask workers. Install with ``pip install ./python[dask]``.
 
 >>> from dask.distributed import Client
 >>> import grosso.dask
 >>> with Client("scheduler:8786"):
 ...     report = grosso.dask.export("ring/", "tables/", shards=16)
 
-Each task handles one shard of the flows, and reads all captures for it. Therefore, the results for a packet or a train
-are the same as in a single run, regardless of the number of shards and the boundaries between files. If a worker is
-lost, another worker can recreate its tables byte for byte. The merged report equals the report of a single run.
+Each task handles one shard of the flows, and reads all captures to do so. The results for a packet or a train are
+therefore the same as in a single run, regardless of the number of shards and of where the captures are split into
+files. If a worker is lost, another one can recreate its tables byte for byte. The merged report is the same as the
+report of a single run.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ def export(
     allow_truncated: bool = False,
     **options: Option,
 ) -> Report:
-    """Writes a Parquet file for each shard to ``packets/`` and ``trains/`` in ``folder``; returns the merged report.
+    """Writes a Parquet file per shard to ``packets/`` and ``trains/`` in ``folder``, and returns the merged report.
 
-    ``captures`` and ``folder`` are paths that every worker can access. The tasks are sent to the current Dask client,
-    or to threads of this process if there is none. Readers see ``folder/packets/`` as one table. Sorted by ``number``
-    and ``segment``, it equals the table of a single run; trains are sorted by ``train``. ``options`` are those of
-    ``grosso export``.
+    ``captures`` and ``folder`` must be paths that every worker can access. The tasks are sent to the current Dask
+    client, or to threads in this process if there is none. Parquet readers treat ``folder/packets/`` as one table. When
+    sorted by ``number`` and ``segment`` (for trains, by ``train``), it is the same as the table from a single run.
+    ``options`` are those of ``grosso export``.
 
     The report is also written to ``folder/report.json``.
     """
     paths = [captures] if isinstance(captures, (str, os.PathLike)) else list(captures)
     words = [os.path.abspath(path) for path in paths]
-    # Wrong arguments are reported before any task starts.
+    # Invalid arguments are reported before any task starts.
     capture = open(*words, filter=filter, linktype=linktype, allow_truncated=allow_truncated)
     target = Path(os.path.abspath(folder))
     tables = [name for name, is_wanted in (("packets", packets), ("trains", trains)) if is_wanted]
@@ -60,7 +61,7 @@ def export(
     reports = compute(*tasks)
     merged = _report(["merge", "--", *reports])
     for left in target.glob("*/.*-of-*"):
-        # A worker that died left this file.
+        # This file was left behind by a worker that died.
         left.unlink()
     (target / "report.json").write_text(json.dumps(merged) + "\n")
     return merged
@@ -71,11 +72,11 @@ def _export_share(
 ) -> str:
     """Writes the tables of one shard, and returns the path of the shard's report.
 
-    A file gets its final name once it is complete, so a worker that dies leaves no file that looks complete.
+    A file gets its final name only when it is complete, so a worker that dies leaves no partial file under that name.
     """
     index, of = shard.split("/")
     name = f"{int(index):04}-of-{int(of):04}"
-    # The name is hidden, so that readers of the directory skip the file.
+    # The leading dot makes programs that read the directory skip the file.
     draft = f".{name}.{os.getpid()}.{uuid.uuid4().hex}"
     drafts = {table: folder / table / draft for table in tables}
     words = {"packets": "parquet", "trains": "trains"}

@@ -1,4 +1,4 @@
-"""Lab measurements with the installed command ``grosso``, between hosts in network namespaces, on Linux.
+"""Lab measurements between hosts in network namespaces, made with the installed ``grosso`` command on Linux.
 
 >>> import grosso.lab
 >>> report = grosso.lab.run("lro", runs=3, time="200ms")
@@ -21,9 +21,9 @@ __all__ = ["run"]
 def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     """Runs ``grosso lab`` and returns its report as a dictionary.
 
-    ``words`` name the experiment, such as ``"lro"``. Without ``words``, the default experiment of ``grosso lab`` runs.
-    ``options`` are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if
-    ``html`` names its file. ``command`` is the program: a name found in ``PATH``, or a path.
+    ``words`` selects the experiment, such as ``"lro"``. Without it, the default experiment of ``grosso lab`` is run.
+    ``options`` are the command's options, with underscores: ``runs=3``, ``time="200ms"``. An HTML page is written only
+    if ``html`` specifies a file. ``command`` is the program to run: a name to be found in ``PATH``, or a path.
 
     The function returns when the measurements are complete. Ctrl-C stops the measurements and removes their hosts.
     """
@@ -55,5 +55,5 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Error:
         return Error(last or f"grosso lab exited with {done.returncode} and printed no message", exit=done.returncode)
 
 
-#: Exit codes of runs that print a report: 0 for the answer yes, 1 for the answer no.
+#: Exit codes with which the command prints a report: 0 means "yes", and 1 means "no".
 _ANSWERS = (0, 1)

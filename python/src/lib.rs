@@ -1,4 +1,5 @@
-//! The Rust part of the Python package: reports as JSON, and tables as Arrow streams.
+//! The extension module of the Python package, written in Rust. It provides reports as JSON and tables as Arrow
+//! streams.
 //!
 //! | module | job |
 //! |---|---|
@@ -23,7 +24,7 @@ use std::{
 use grosso_report::error::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-/// Captures with offloads.
+/// Analyzes packet captures taken on hosts with offloads. Called by the package's Python code.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Rows>()?;
@@ -36,7 +37,7 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     let interrupted = Arc::<AtomicBool>::default();
     let (tell, told) = mpsc::channel();
     let flag = Arc::clone(&interrupted);
-    // A panic becomes a failure of the command, as in the command-line program.
+    // A panic becomes a failure, as in the command-line program.
     let run = move || panic::catch_unwind(|| words::call(&words, &flag).report());
     let bug = || Failure::internal("internal error: please report it with the lines above");
     thread::spawn(move || tell.send(run().unwrap_or_else(|_| Err(bug()))));
@@ -44,8 +45,8 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     ended.map_err(|error| exception(py, &error))
 }
 
-/// Waits for the next message from a thread. Meanwhile, other Python threads can run, and Ctrl-C is handled. Also
-/// returns the receiver.
+/// Waits for the next message from a thread, and returns it along with the receiver. While it waits, other Python
+/// threads can run, and Ctrl-C is handled.
 fn wait<T: Send>(
     py: Python<'_>,
     told: Receiver<T>,
@@ -70,18 +71,18 @@ fn wait<T: Send>(
     }
 }
 
-/// Waits until an interrupted thread has ended, so that nobody sees a file that the thread is still writing.
+/// Waits for an interrupted thread to end, so that the caller never sees a file that the thread is still writing.
 ///
 /// # Errors
 ///
-/// Fails at a second Ctrl-C, without waiting any longer.
+/// Fails immediately on a second Ctrl-C.
 fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     let mut told = told;
     loop {
         let (message, same) = py.detach(move || (told.recv_timeout(LOOK), told));
         told = same;
         match message {
-            // The thread drops the sender last.
+            // The sender is the last thing that the thread drops.
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
@@ -89,7 +90,7 @@ fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     }
 }
 
-/// Returns the exception for a failure.
+/// Returns the Python exception for a failure.
 fn exception(py: Python<'_>, error: &Failure) -> PyErr {
     let made = || {
         let class = py.import("grosso._error")?.getattr("Error")?;

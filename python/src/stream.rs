@@ -1,4 +1,4 @@
-//! Streams of record batches for tables, which a separate thread reads.
+//! Streams of record batches for tables. A separate thread reads the captures.
 
 use std::{
     sync::{
@@ -19,12 +19,12 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
 use crate::{exception, wait, words};
 
-/// A table that is read again each time its rows are requested.
+/// Table that is read again each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
 pub(crate) struct Rows {
     table: Table,
     words: Vec<String>,
-    /// The capture. Its temporary file is kept as long as this reference.
+    /// Capture object. This reference keeps its temporary file from being deleted.
     #[pyo3(get)]
     capture: Py<PyAny>,
 }
@@ -38,20 +38,20 @@ enum Table {
 
 #[pymethods]
 impl Rows {
-    /// Reads the packets that the arguments of `grosso inspect` select, with or without their bytes.
+    /// Returns the table of packets selected by the arguments of `grosso inspect`, with or without their bytes.
     #[staticmethod]
     fn packets(words: Vec<String>, data: bool, capture: Py<PyAny>) -> Self {
         let table = if data { PacketTable::FramesWithData } else { PacketTable::Frames };
         Self { table: Table::Packets(table), words, capture }
     }
 
-    /// Reads the trains that the arguments of `grosso coalesce` produce.
+    /// Returns the table of trains produced by the arguments of `grosso coalesce`.
     #[staticmethod]
     fn trains(words: Vec<String>, capture: Py<PyAny>) -> Self {
         Self { table: Table::Trains, words, capture }
     }
 
-    /// Returns the rows as an Arrow C stream. A requested schema is ignored, which the protocol allows.
+    /// Returns the rows as an Arrow C stream. A requested schema is ignored, as the protocol permits.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-/// Messages from the thread that reads a table.
+/// Message from the thread that reads a table.
 enum News {
     /// The captures are open, and the arguments are valid.
     Open,
@@ -109,7 +109,7 @@ enum News {
     Broken(ArrowError),
 }
 
-/// Function that accepts a batch, or an error in its place, and returns whether it accepts more.
+/// Function that takes a batch, or an error in its place, and returns whether it wants more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
 /// Sender of messages from the thread that reads a table. The thread ends once there is no receiver.
@@ -130,7 +130,7 @@ impl<C: Columns> Teller<C> {
     /// Sends the remaining rows, and the error if reading failed.
     fn finish(mut self, ended: Result<(), Failure>) {
         if let (true, Err(error)) = (self.batches.finish(), ended) {
-            // A receiver that has ended does not need the failure.
+            // If the receiver is gone, nobody needs the failure.
             let _ = self.to.send(News::Failed(error));
         }
     }
@@ -146,10 +146,10 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
     }
 }
 
-/// Maximum number of batches that wait for the consumer.
+/// Maximum number of batches waiting for the consumer.
 const BATCHES_WAITING_MAX: usize = 2;
 
-/// A table that a thread is reading. Dropping this value ends the thread.
+/// Table that a thread is reading. Dropping this value ends the thread.
 struct Reading {
     schema: SchemaRef,
     news: Receiver<News>,

@@ -1,10 +1,10 @@
-//! Conversion of arguments from the package's Python code to calls of the library.
+//! Converts arguments from the package's Python code to library calls.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
 use grosso_analysis::keywords::Call;
 
-/// Returns the call for a command, its options as `--name` or `--name=value`, and its files.
+/// Returns the call for a command line: the command, its options as `--name` or `--name=value`, and its files.
 pub(crate) fn call(words: &[String], interrupted: &Arc<AtomicBool>) -> Call {
     let mut call = Call { interrupted: Arc::clone(interrupted), ..Call::default() };
     call.command_line = quoted(words);

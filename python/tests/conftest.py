@@ -1,4 +1,4 @@
-"""Captures for tests: some are in the repository, and scapy writes the others."""
+"""Captures for tests. Some are in the repository, and the others are created with scapy."""
 
 import struct
 from pathlib import Path
@@ -10,7 +10,7 @@ CAPTURES = Path(__file__).resolve().parents[2] / "tests" / "captures"
 
 @pytest.fixture
 def captures() -> Path:
-    """Returns the directory of real captures."""
+    """Returns the directory that contains real captures."""
     return CAPTURES
 
 
@@ -28,7 +28,7 @@ def classic(
 
 
 def at(path: Path, packets: list[tuple[int, bytes]], link: int = 1) -> Path:
-    """Writes packets to a pcap file, each with its time in nanoseconds."""
+    """Writes packets to a pcap file, each with a given timestamp in nanoseconds."""
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
         for time_ns, packet in packets:

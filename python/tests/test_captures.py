@@ -1,4 +1,4 @@
-"""Tests of captures that are created from other captures, and of reports and failures."""
+"""Tests of captures created from other captures, and of reports and failures."""
 
 import ast
 import copy
@@ -73,7 +73,7 @@ def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it
         wire = capture.wire(write=tmp_path / name)
         assert pyarrow.table(wire.packets())["protocol"] == expected
         assert wire.coalesce().report["superframes"] > 0
-    # This also applies to pcapng interfaces with a wrong type.
+    # The same holds for a pcapng interface with the wrong link type.
     named = tmp_path / "named.pcapng"
     named.write_bytes(set_link_type((tmp_path / "wire.pcapng").read_bytes(), 147))
     assert set(pyarrow.table(grosso.open(named).packets())["protocol"].to_pylist()) == {None}
@@ -208,7 +208,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     content = (captures / "host.pcap").read_bytes()
-    # If Rust kept the interpreter lock while it waits for the writer, the writer could never start.
+    # If Rust held the interpreter lock while waiting for the writer, the writer could never start.
     writer = threading.Thread(target=fifo.write_bytes, args=(content,))
     writer.start()
     report = json.loads(_native.report(["inspect", str(fifo)]))
@@ -219,7 +219,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
 def test_ctrl_c_is_a_keyboard_interrupt(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # A shell without job control starts background processes that ignore SIGINT, and their children inherit this.
+    # Background processes of a shell without job control ignore SIGINT, and their children inherit this.
     program = f"""
 import signal
 from grosso import _native
@@ -230,7 +230,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    # The FIFO opens once the child reads from it; nothing is written.
+    # Opening the FIFO succeeds once the child reads from it. Nothing is written.
     with fifo.open("wb"):
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
@@ -257,7 +257,7 @@ except KeyboardInterrupt:
     with fifo.open("wb") as pipe:
         pipe.write((captures / "host.pcap").read_bytes())
         pipe.flush()
-        # Packets that were read are written before the wait for more.
+        # Packets that have been read are written before waiting for more.
         while not (target.exists() and target.stat().st_size):
             assert child.poll() is None
         child.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Tables written by four worker processes, one of which dies, compared with the tables of a single run."""
+"""Compares tables written by four worker processes, one of which dies, with the tables from a single run."""
 
 import json
 import os
@@ -21,7 +21,7 @@ distributed = pytest.importorskip("distributed")
 grosso_dask = pytest.importorskip("grosso.dask")
 
 SHARDS = 6
-#: Columns that identify the file of a packet.
+#: Columns that identify where a packet was captured.
 PLACES = ["interface", "file", "frame", "offset"]
 
 
@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def traffic():
-    """Returns packets of 24 flows in both directions, with gaps, losses and single datagrams, at different times."""
+    """Returns packets from 24 bidirectional flows, with gaps, losses and single datagrams, at different times."""
     print("seed", seed := random.randrange(1 << 32))
     chance = random.Random(seed)
     sequences = dict.fromkeys(range(24), 1)
@@ -66,7 +66,7 @@ def cut(packets, chance, folder):
 
 
 def kill_one_in_the_middle(folder, killed):
-    """Kills the first worker whose table is half written; `killed` then contains its process."""
+    """Kills the first worker whose table is half written, and adds its process to `killed`."""
     until = time.monotonic() + 120
     while time.monotonic() < until and not killed:
         for draft in Path(folder).glob("packets/.*-of-*"):
@@ -79,7 +79,7 @@ def kill_one_in_the_middle(folder, killed):
 
 
 def counted(report):
-    """Returns a merged report without the values that differ between runs: paths and wall-clock times."""
+    """Returns a merged report without the values that vary from run to run: paths and elapsed times."""
     report = json.loads(json.dumps(report))
     del report["elapsed_s"]
     for table in ("packets", "trains"):
@@ -99,7 +99,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert killed and killed[0] in before
     assert not list((tmp_path / "tables").glob("*/.*"))
 
-    # One process writes the same files and the same report, byte for byte, for the same shards.
+    # For the same shards, a single process writes the same files and the same report, byte for byte.
     capture = grosso.open(ring)
     (alone := tmp_path / "alone").mkdir()
     made = []
@@ -113,7 +113,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert counted(report) == counted(_report(["merge", *map(str, made)]))
     assert json.loads((tmp_path / "tables" / "report.json").read_text()) == report
 
-    # After sorting, a run without shards and a run on one unsplit file give the same rows.
+    # After sorting, a run without shards produces the same rows, and so does a run on one unsplit file.
     whole = grosso.open(at(tmp_path / "whole.pcap", packets))
     for name, option, keys in (("packets", "parquet", ["number", "segment"]), ("trains", "trains", ["train"])):
         tables = pq.read_table(tmp_path / "tables" / name)

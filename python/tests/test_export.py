@@ -1,4 +1,4 @@
-"""Parquet tables, read by other programs and compared with the results of scapy and tshark for the same captures."""
+"""Reads Parquet tables with other programs, and compares them with what scapy and tshark say about the captures."""
 
 import datetime
 import json
@@ -53,7 +53,7 @@ def test_rows_of_flows_are_those_of_coalesce(captures, tmp_path):
 
 
 def plain(name, captures, tmp_path):
-    """Returns tshark's list of the packets of a capture: times, lengths and innermost TCP headers."""
+    """Returns the packets in a capture according to tshark: timestamps, lengths and innermost TCP headers."""
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
     fields = "frame.time_epoch frame.len ip.src ip.dst ipv6.src ipv6.dst tcp.srcport tcp.dstport tcp.len".split()
@@ -141,7 +141,7 @@ def test_trains_of_superframes_have_the_packets_of_the_wire(captures, tmp_path):
 
 
 def test_checksums_that_scapy_made_are_valid_and_a_changed_one_is_bad(tmp_path):
-    # UDP over IPv6 needs a checksum outside tunnels (RFC 8200 section 8.1).
+    # Outside tunnels, UDP over IPv6 must have a checksum (RFC 8200 section 8.1).
     base = Ether() / IP(src="10.0.0.1", dst="10.0.0.2")
     packets = [raw(base / UDP(sport=i, dport=9) / bytes([i] * 40)) for i in range(1, 6)]
     packets[2] = packets[2][:-1] + b"\xff"
@@ -156,7 +156,7 @@ def test_every_row_names_the_bytes_that_it_comes_from(tmp_path, filter):
     frames = [raw(Ether() / IP() / (UDP if i % 3 else TCP)() / bytes(i)) for i in range(100)]
     folder = tmp_path / "ring"
     folder.mkdir()
-    # The files overlap in time, so their packets are mixed.
+    # The files overlap in time, so their packets are interleaved.
     one = at(folder / "a.pcap", [(2000 * i, frame) for i, frame in enumerate(frames)])
     two = at(folder / "b.pcap", [(3000 * i, frame) for i, frame in enumerate(frames)])
     try:
@@ -280,7 +280,7 @@ def archive(tmp_path, monkeypatch):
     for minute in range(2):
         for step in range(64):
             for port in (1001, 1002):
-                # Every other segment of the first flow is lost.
+                # Drop every other segment of the first flow.
                 stride = 2 if (minute, port) == (1, 1001) else 1
                 sequence = 1 + (minute * 1000 + step * stride) * 1000
                 header = IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=port, dport=2, seq=sequence, ack=1, flags="A")

@@ -1,4 +1,4 @@
-"""The lab, run by the command that was built with the package."""
+"""Tests of the lab, using the command that was built along with the package."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ TARGET = Path(__file__).resolve().parents[2] / "target"
 
 @pytest.fixture
 def command() -> str:
-    """Returns the command that ``GROSSO_COMMAND`` names, or the newest one in this repository."""
+    """Returns the command specified by ``GROSSO_COMMAND``, or the newest one built in this repository."""
     named = os.environ.get("GROSSO_COMMAND")
     if named:
         return named

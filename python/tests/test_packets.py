@@ -1,4 +1,4 @@
-"""The table of packets, compared with the packets that scapy reads from the same files."""
+"""Compares the packet table with the packets that scapy reads from the same files."""
 
 import pyarrow
 import pytest
@@ -72,7 +72,7 @@ def test_a_table_can_be_read_again_and_left_early(tmp_path):
     packet = raw(Ether() / IP() / UDP() / (b"x" * 1400))
     path = classic(tmp_path / "x.pcap", [packet] * 60_000)
     rows = grosso.open(path).packets()
-    # A reader that is dropped with most of the file unread ends its thread, and the next read starts from the
+    # If a reader is dropped before it has read most of the file, its thread ends, and the next reader starts from the
     # beginning.
     for _ in range(3):
         reader = pyarrow.RecordBatchReader.from_stream(rows)
@@ -93,7 +93,7 @@ def test_files_folders_and_filters_are_those_of_the_command(captures, tmp_path):
     count = lambda *paths, **options: pyarrow.table(grosso.open(*paths, **options).packets()).num_rows
     assert count(one, two) == 5
     assert count(tmp_path) == 5
-    # In chronological order: the second file is older.
+    # The packets are in chronological order, and the second file is older.
     protocols = pyarrow.table(grosso.open(tmp_path).packets())["protocol"].to_pylist()
     assert protocols == ["tcp4"] * 3 + ["udp4"] * 2
     try:

@@ -1,4 +1,4 @@
-"""Trains and superframes, compared with packets created by scapy and a literal count."""
+"""Compares trains and superframes with packets created by scapy, and with fixed numbers."""
 
 import pyarrow
 import pyarrow.compute as pc

@@ -1,4 +1,5 @@
-//! Reports for each capture in a directory whether it shows the wire, and the evidence if it does not.
+//! Scans a directory and reports for each capture whether it shows packets as they were on the wire, with the evidence
+//! if it does not.
 
 use std::{collections::BTreeSet, env};
 

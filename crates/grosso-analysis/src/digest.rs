@@ -1,4 +1,4 @@
-//! Computes the SHA-256 of the input in parallel with the other work.
+//! Computes the SHA-256 of the input in parallel with everything else.
 
 use std::{
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
@@ -7,17 +7,18 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// A digest that is computed on a separate thread, because hashing takes longer than all other work of most commands.
+/// SHA-256 digest computed on a separate thread, because hashing takes longer than everything else that most commands
+/// do.
 #[derive(Debug)]
 pub struct Digest {
     blocks: SyncSender<Vec<u8>>,
-    /// Blocks that have been hashed and can be refilled.
+    /// Hashed blocks, ready to be refilled.
     spare: Receiver<Vec<u8>>,
     worker: JoinHandle<String>,
 }
 
 impl Digest {
-    /// Creates the digest of an empty input; `None` if no more threads can be started.
+    /// Starts the digest of an input; `None` if no more threads can be started.
     pub fn start() -> Option<Self> {
         let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, spare) = channel();
@@ -25,7 +26,7 @@ impl Digest {
             let mut sha256 = Sha256::new();
             for block in incoming {
                 sha256.update(&block);
-                // Spare blocks are not needed after the last block.
+                // Nobody receives spare blocks after the last block.
                 let _ = done.send(block);
             }
             sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -34,12 +35,12 @@ impl Digest {
         Some(Self { blocks, spare, worker })
     }
 
-    /// Adds bytes. Waits while too many blocks have not been hashed yet.
+    /// Adds bytes. Blocks while too many earlier blocks are still unhashed.
     pub fn update(&mut self, bytes: &[u8]) {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();
         block.extend_from_slice(bytes);
-        // This fails only if the worker has ended, which `finish` reports.
+        // Fails only if the worker has ended, which `finish` reports.
         let _ = self.blocks.send(block);
     }
 
@@ -50,7 +51,7 @@ impl Digest {
     }
 }
 
-/// Maximum number of blocks in flight, each as large as one read: 1 MiB.
+/// Maximum number of blocks in flight. Each holds one read of 1 MiB.
 const BLOCKS_MAX: usize = 4;
 
 #[cfg(test)]

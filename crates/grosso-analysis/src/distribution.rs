@@ -1,20 +1,21 @@
-//! Counts values in bounded memory, and computes their percentiles.
+//! Collects statistics on values in bounded memory, and computes percentiles.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Counts of values. Values below `EXACT`, a power of two, are counted exactly; larger values are counted in ranges
+/// Histogram of values. Values below `EXACT`, a power of two, are counted exactly. Larger values are counted in ranges
 /// narrower than `2 / EXACT` times the value. The default is accurate to 0.1 %.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution<const EXACT: u64 = 2048> {
-    /// Counts by range, up to the largest value so far: at most 56,320 ranges by default, and 496 with 16 exact values.
+    /// Count in each range, up to the largest value so far: at most 56,320 ranges by default, and 496 with 16 exact
+    /// values.
     counts: Vec<u64>,
     total: u64,
     sum: u128,
     max: u64,
 }
 
-/// Percentiles of a distribution. A percentile is the value that the given percentage of the values does not exceed.
+/// Percentiles of a distribution. The given percentage of the values does not exceed the percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Quantiles {
@@ -24,7 +25,7 @@ pub struct Quantiles {
 }
 
 impl<const EXACT: u64> Distribution<EXACT> {
-    /// Counts `value` as occurring `times` times.
+    /// Adds `times` occurrences of `value`.
     #[inline]
     pub fn add(&mut self, value: u64, times: u64) {
         let range = range_of::<EXACT>(value);
@@ -47,14 +48,14 @@ impl<const EXACT: u64> Distribution<EXACT> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
-    /// Returns the percentiles by nearest rank: the smallest value that the given percentage of the values does not
-    /// exceed; `None` if there are no values.
+    /// Returns the percentiles by the nearest-rank method: the smallest value that the given percentage of the values
+    /// does not exceed. Returns `None` if there are no values.
     pub fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })
     }
 
-    /// Returns the cumulative counts: the last value of each non-empty range, and the number of values up to it.
+    /// Returns the cumulative counts: the upper end of each non-empty range, and the number of values up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut so_far = 0;
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);

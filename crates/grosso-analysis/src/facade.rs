@@ -15,7 +15,7 @@ use crate::{
     tables::{TrainRow, Visit, visit_trains},
 };
 
-/// A capture, or several that are read as one.
+/// One capture, or several that are read as one.
 ///
 /// ```
 /// use grosso_analysis::Capture;
@@ -34,10 +34,10 @@ pub struct Capture {
     pub(crate) notes: Rc<Notes>,
 }
 
-/// Notes collected while a capture is read. The notes become the warnings of the report.
+/// Notes collected while reading a capture. They become the warnings in the report.
 pub(crate) struct Notes {
     texts: RefCell<Vec<String>>,
-    /// Start of the command; `None` on a target without a clock.
+    /// Time at which the command started; `None` on a target without a clock.
     started: Option<Instant>,
 }
 
@@ -52,7 +52,7 @@ impl Observer for Notes {
 }
 
 impl Capture {
-    /// Finds a capture, or all captures in a directory, which are read as one in time order.
+    /// Finds a capture, or all captures in a directory. The latter are read as one, in order of time.
     ///
     /// # Errors
     /// Fails if the path cannot be read, or is a directory without captures.
@@ -62,13 +62,13 @@ impl Capture {
         Ok(Self::of(captures, session, notes))
     }
 
-    /// Creates the input from a capture in memory. `name` is its name in reports.
+    /// Creates the input from a capture in memory. Reports refer to it as `name`.
     pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
         let (session, notes) = observed(Session::default());
         Self::of(Captures::from_bytes(name, bytes), session, notes)
     }
 
-    /// Finds the captures in a directory, to be read one by one; other files are skipped.
+    /// Finds the captures in a directory, which can then be read one by one. Other files are skipped.
     ///
     /// # Errors
     /// Fails if the directory cannot be read, or has no captures.
@@ -81,13 +81,13 @@ impl Capture {
         Ok(each.collect())
     }
 
-    /// Sets the file that a conversion writes; without a file, the conversion only returns its report.
+    /// Sets the file to which a conversion writes. Without it, the conversion only returns its report.
     pub fn write_to(mut self, path: impl AsRef<Path>) -> Self {
         self.files.target = Target { path: Some(path.as_ref().into()), format: None };
         self
     }
 
-    /// Returns the path of the capture, or of the first of several captures.
+    /// Returns the path of the capture, or of the first one if there are several.
     pub fn path(&self) -> &Path {
         self.files.captures.first_path()
     }
@@ -101,7 +101,7 @@ impl Capture {
         self.run(Inspect::default())
     }
 
-    /// Converts the capture to the packets on the wire.
+    /// Converts the capture to the packets as they were on the wire.
     ///
     /// ```
     /// use grosso_analysis::{Capture, convert::Wire};
@@ -119,8 +119,8 @@ impl Capture {
         self.run(options)
     }
 
-    /// Visits the trains that a receiving host with this profile would form from the capture; every packet is in one
-    /// train. Reading ends early if `visit` returns `false`.
+    /// Visits the trains that a receiving host with this profile would form from the capture. Every packet is in
+    /// exactly one train. Reading stops early if `visit` returns `false`.
     ///
     /// ```
     /// use grosso_analysis::Capture;
@@ -147,7 +147,7 @@ impl Capture {
         visit_trains(captures, Given::default(), &rules, &self.session, &mut visit)
     }
 
-    /// Runs a command on the capture. Notes made while reading become the warnings of the report.
+    /// Runs a command on the capture. Notes made while reading become the warnings in the report.
     ///
     /// # Errors
     /// Fails if the command fails, or if the capture is damaged.
@@ -164,9 +164,9 @@ impl Capture {
     }
 }
 
-/// Returns settings that keep all notes, and the list in which the notes are kept.
+/// Returns a session whose notes are collected, and the collection.
 pub(crate) fn observed(session: Session) -> (Session, Rc<Notes>) {
-    // WebAssembly has no clock: reading the time panics.
+    // WebAssembly has no clock. Reading the time would panic.
     let started = (!cfg!(target_family = "wasm")).then(Instant::now);
     let notes = Rc::new(Notes { texts: RefCell::default(), started });
     (Session { observer: Rc::<Notes>::clone(&notes), ..session }, notes)

@@ -1,4 +1,4 @@
-//! Reads offsets and fields of packets, for several commands.
+//! Reads offsets and fields of packets, for use by several commands.
 
 use core::{
     fmt,
@@ -8,19 +8,19 @@ use core::{
 
 use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp, udp};
 
-/// Returns the big-endian word at `at`; zero beyond the end.
+/// Returns the big-endian 16-bit word at `at`; bytes beyond the end count as zero.
 #[inline]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
 }
 
-/// Returns the big-endian double word at `at`; zero beyond the end.
+/// Returns the big-endian 32-bit word at `at`; bytes beyond the end count as zero.
 #[inline]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// Stores a big-endian word if it fits.
+/// Stores a big-endian 16-bit word if it fits.
 #[inline]
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(word) = bytes.get_mut(at..at + 2) {
@@ -28,24 +28,25 @@ pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The innermost transport header of a packet, with the properties derived from it.
+/// Innermost transport header of a packet, with the properties derived from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// TCP or UDP header.
     pub layer: Layer,
-    /// IP header directly around the transport header.
+    /// IP header that immediately precedes the transport header, apart from extension headers.
     pub ip: Layer,
     /// Start of the outermost IP header.
     pub network: usize,
-    /// Number of payload bytes according to the headers, including bytes that were not captured.
+    /// Number of payload bytes according to the headers. Includes bytes that were not captured.
     pub payload: usize,
-    /// Length in bytes of the jumbogram header. Superframes longer than 64 KB have this header, but their packets do
+    /// Length of the jumbogram header in bytes. Superframes longer than 64 KB have this header, but their packets do
     /// not (rule S5).
     jumbo: usize,
 }
 
 impl Transport {
-    /// Returns the innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
+    /// Returns the innermost transport header of a packet that is `len` bytes long; `None` if the dissector did not
+    /// reach one.
     #[inline]
     pub fn of(stack: &Stack, len: usize) -> Option<Self> {
         let layer = stack.last().filter(|layer| layer.kind.is_transport())?;
@@ -72,13 +73,13 @@ impl Transport {
         self.layer.kind == Kind::Tcp
     }
 
-    /// Returns the number of header bytes of a wire packet, from the outermost IP header on.
+    /// Returns the number of header bytes in a wire packet, counted from the outermost IP header.
     #[inline]
     pub fn overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.network + self.jumbo)
     }
 
-    /// Returns the number of header bytes of a wire packet, from the innermost IP header on.
+    /// Returns the number of header bytes in a wire packet, counted from the innermost IP header.
     #[inline]
     pub fn inner_overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)
@@ -96,14 +97,14 @@ impl Transport {
         u16_at(packet, self.layer.offset as usize + tcp::field::OFFSET_FLAGS.start)
     }
 
-    /// Returns the IPv4 identification; `None` for IPv6.
+    /// Returns the IPv4 ID; `None` for IPv6.
     #[inline]
     pub fn identification(&self, packet: &[u8]) -> Option<u16> {
         (self.ip.kind == Kind::Ipv4)
             .then(|| u16_at(packet, self.ip.offset as usize + ipv4::field::IDENTIFICATION.start))
     }
 
-    /// Returns the flow of the packet in the packet's direction.
+    /// Returns the packet's flow, in the direction of the packet.
     #[inline]
     pub fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
         let mut endpoints = Endpoints { is_tcp: self.is_tcp(), ..Endpoints::default() };
@@ -150,7 +151,7 @@ pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     Some((found.next()?, found.next()?))
 }
 
-/// Returns source and destination port of a TCP or UDP header.
+/// Returns the source and destination ports in a TCP or UDP header.
 pub fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
     let start = transport.layer.offset as usize;
     let at = |field: core::ops::Range<usize>| u16_at(packet, start + field.start);
@@ -163,25 +164,25 @@ pub fn is_ip(layer: &Layer) -> bool {
     layer.kind.is_ip()
 }
 
-/// The flow of a packet: source, destination and network.
+/// Flow of a packet: source, destination and network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Address and port of the sender.
+    /// Sender's address and port.
     pub source: Endpoint,
-    /// Address and port of the receiver.
+    /// Receiver's address and port.
     pub destination: Endpoint,
-    /// Whether the transport is TCP; otherwise it is UDP.
+    /// Whether the transport is TCP. Otherwise, it is UDP.
     pub is_tcp: bool,
-    /// Whether the addresses are IPv6 addresses.
+    /// Whether the addresses are IPv6.
     pub is_ipv6: bool,
-    /// Hash of VLAN tags and virtual network identifiers.
+    /// Hash of the VLAN tags and virtual network identifiers.
     pub network: u32,
 }
 
-/// An address and a port.
+/// Address and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// Address; IPv4 uses the first four bytes.
+    /// Address. IPv4 uses the first four bytes.
     address: [u8; 16],
     port: u16,
 }
@@ -193,7 +194,7 @@ impl Endpoints {
         Self { source: self.destination, destination: self.source, ..self }
     }
 
-    /// Returns the addresses of the source and the destination.
+    /// Returns the source and destination addresses.
     pub fn addresses(&self) -> (IpAddr, IpAddr) {
         let address = |end: &Endpoint| {
             let [a, b, c, d, ..] = end.address;
@@ -202,14 +203,14 @@ impl Endpoints {
         (address(&self.source), address(&self.destination))
     }
 
-    /// Returns the ports of the source and the destination.
+    /// Returns the source and destination ports.
     pub const fn ports(&self) -> (u16, u16) {
         (self.source.port, self.destination.port)
     }
 }
 
-/// Hashes all fields in one call, because each packet is looked up in several tables, and each call of SipHash has a
-/// fixed cost.
+/// Hashes all fields in one call, because each packet is looked up in several tables and each SipHash call has a fixed
+/// cost.
 impl Hash for Endpoints {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -226,18 +227,18 @@ impl Hash for Endpoints {
     }
 }
 
-/// Size of an address and a port, in bytes.
+/// Size of an address and port in bytes.
 const ENDPOINT_BYTES: usize = 18;
 
 impl Endpoint {
-    /// Returns the address; IPv4 uses the first four bytes.
+    /// Returns the address. IPv4 uses the first four bytes.
     #[inline]
     pub const fn address(&self) -> [u8; 16] {
         self.address
     }
 }
 
-/// Formats the flow like `10.99.0.1:37272 > 10.99.0.2:5201`.
+/// Formats the flow in the form `10.99.0.1:37272 > 10.99.0.2:5201`.
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, end) in [self.source, self.destination].iter().enumerate() {
@@ -255,14 +256,14 @@ impl fmt::Display for Endpoints {
     }
 }
 
-/// Returns the header stack in the form used by reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
+/// Returns the header stack as it appears in reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
 pub fn protocol(stack: &Stack) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut version = None;
     for layer in stack.layers() {
         match layer.kind.class() {
             Class::Network => {
-                // An IP header directly inside another one is a tunnel.
+                // An IP header immediately inside another is a tunnel.
                 if let Some(outer) = version.replace(if layer.kind == Kind::Ipv4 { 4 } else { 6 }) {
                     words.push(format!("ip{outer}"));
                 }

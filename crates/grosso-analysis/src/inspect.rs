@@ -1,4 +1,4 @@
-//! `grosso inspect`: reports whether a capture shows the packets on the wire.
+//! `grosso inspect`: reports whether a capture shows packets as they were on the wire.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,12 +25,12 @@ use crate::{
     suspicion::Suspicions,
 };
 
-/// Options of `grosso inspect`, which reports whether a capture shows the packets on the wire.
+/// Options for `grosso inspect`, which reports whether a capture shows packets as they were on the wire.
 #[derive(Default)]
 pub struct Inspect {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Empty table of TCP connections, configured with the flows to list.
+    /// Empty table of TCP connections that already knows which flows to list.
     pub connections: Connections,
 }
 
@@ -84,7 +84,7 @@ struct CaptureFacts {
     first_ns: Option<u64>,
     last_ns: Option<u64>,
     snaplen: u32,
-    /// Number of packets by link type, for at most [`LINK_TYPES_MAX`] types.
+    /// Number of packets by link type; at most [`LINK_TYPES_MAX`] types.
     link_types: BTreeMap<u32, u64>,
     cut_packets: u64,
     first_cut: Option<(u64, u64)>,
@@ -97,7 +97,7 @@ struct CaptureFacts {
     suspicions: Suspicions,
     vantages: Vantages,
     connections: Connections,
-    /// Replay that finds the trains of each flow, for the flow table; `None` if no table was requested.
+    /// Replay that finds each flow's trains for the flow table; `None` if no table was requested.
     replay: Option<FlowReplay>,
     checksums: Verdicts,
     levels: Levels,
@@ -108,11 +108,11 @@ struct CaptureFacts {
     plain_partial: u64,
     /// Number of packets whose checksums `wire` would complete.
     unfinished: u64,
-    /// Number of packets with payload and at least one verifiable checksum.
+    /// Number of packets with a payload and at least one verifiable checksum.
     verified: u64,
 }
 
-/// Number of flows with the same segment size, and number of identification steps that agree with this size.
+/// Number of flows with the same segment size, and number of IP ID steps that agree with it.
 #[derive(Default)]
 struct SizeFlows {
     flows: HashSet<Endpoints>,
@@ -121,7 +121,7 @@ struct SizeFlows {
 }
 
 impl CaptureFacts {
-    /// Counts properties that need no parsing.
+    /// Counts properties that do not require parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
         self.on_link.bytes += on_link(packet);
@@ -180,17 +180,17 @@ impl CaptureFacts {
         if let Some(replay) = &mut self.replay {
             let mut seen = Seen::judged(packet, &sight, judgment, Purpose::Looks, &mut self.judge);
             if verdict == Some(Verdict::Valid) && seen.meta.checksum == Checksum::None {
-                // The engine need not verify the checksum again.
+                // The engine does not need to verify the checksum again.
                 seen.meta.checksum = Checksum::Unnecessary { levels: u8::MAX };
             }
             replay.push(&seen, mark, &mut self.connections);
         }
         if sight.transport.is_some() {
-            // Only captures of the sending host contain headers that a device must still repeat, or checksums to which
-            // it must still add a length.
+            // Only captures from the sending host contain headers that a device has yet to repeat, or checksums to
+            // which it has yet to add a length.
             let is_left_to_device = self.judge.repeats_headers(&sight)
                 || is_superframe && is_seeded_without_length(packet.data, &stack);
-            // Only a superframe that was merged on receipt has the checksum of its first packet.
+            // Only a superframe that was merged on receipt has its first packet's checksum.
             let is_merged = self.levels.prefix.is_some();
             let by_checksum = match (is_left_to_device, is_merged) {
                 (true, _) => Some(Side::Sender),
@@ -209,7 +209,7 @@ impl CaptureFacts {
         }
     }
 
-    /// Counts a frame that is not one packet on the wire.
+    /// Counts a frame that is not a single wire packet.
     fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
         let payload = match judgment.nature {
             Nature::Superframe { ports, .. } => {
@@ -300,8 +300,8 @@ impl CaptureFacts {
         }
     }
 
-    /// Returns the capture point. Superframes and partial checksums never appear on the wire; the plain packets of both
-    /// directions show which host captured them.
+    /// Returns the capture point. Superframes and partial checksums never appear on the wire; the single packets in
+    /// both directions show which host captured them.
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
         let has_partial = self.checksums.partial > 0 || self.unfinished > 0;
@@ -334,7 +334,7 @@ impl CaptureFacts {
         Vantage { wire_faithful: reasons.is_empty(), vantage, reasons }
     }
 
-    /// Returns the segment sizes of flows with superframes, most flows first.
+    /// Returns the segment sizes of flows with superframes, starting with the size that most flows have.
     fn mss(&self) -> Vec<Mss> {
         let row = |(size, sizes): (&Size, &SizeFlows)| Mss {
             bytes: size.bytes,
@@ -350,7 +350,7 @@ impl CaptureFacts {
     }
 }
 
-/// Fragmented datagrams, at most [`SETS_MAX`] at once.
+/// Fragmented datagrams; at most [`SETS_MAX`] at once.
 #[derive(Debug, Default)]
 struct FragmentSets {
     packets: u64,
@@ -359,7 +359,7 @@ struct FragmentSets {
     open: HashMap<([u8; 32], u32, u8), FragmentSet>,
 }
 
-/// Fragments of one datagram, complete if their bytes add up to the end of the last one.
+/// Fragments of one datagram. The set is complete if its fragments add up to the end of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct FragmentSet {
     bytes: usize,
@@ -395,7 +395,7 @@ impl FragmentSets {
 
 /// One fragment.
 struct SeenFragment {
-    /// Addresses, identification and protocol.
+    /// Addresses, IP ID and protocol.
     key: ([u8; 32], u32, u8),
     offset: usize,
     bytes: usize,
@@ -434,12 +434,12 @@ impl SeenFragment {
     }
 }
 
-/// Returns the length of a packet on its link in bytes.
+/// Returns the length of a packet on the link in bytes.
 fn on_link(packet: &Packet<'_>) -> u64 {
     u64::from(packet.original_len).max(packet.data.len() as u64)
 }
 
-/// Returns the name of a link type, or its number if it is not supported.
+/// Returns the name of a link type, or its number if it is unsupported.
 fn link_name(number: u32) -> String {
     match LinkType::from_pcap(number) {
         Some(link) => link.to_string(),
@@ -447,9 +447,9 @@ fn link_name(number: u32) -> String {
     }
 }
 
-/// Maximum number of link types that a report names.
+/// Maximum number of link types listed in a report.
 const LINK_TYPES_MAX: usize = 8;
-/// Maximum number of segment sizes that a report lists.
+/// Maximum number of segment sizes listed in a report.
 const MSS_LINES_MAX: usize = 8;
-/// Maximum number of datagrams whose fragments are tracked at once.
+/// Maximum number of fragmented datagrams tracked at once.
 const SETS_MAX: usize = 4096;

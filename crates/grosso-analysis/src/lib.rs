@@ -1,6 +1,6 @@
 //! Analysis of captures that were taken on hosts with offloads. The crate classifies each frame as a wire packet or as
-//! a superframe with segments of N bytes, names the evidence (`docs/evidence.md`), and verifies checksums. The command
-//! `grosso` (`grosso-cli`) uses this crate for every command on captures.
+//! a superframe with segments of N bytes, states the evidence (`docs/evidence.md`), and verifies checksums. Every
+//! `grosso` command that works on captures is built on this crate.
 //!
 //! [`Capture`] answers the usual questions about a file, a directory or bytes in memory:
 //!
@@ -37,10 +37,10 @@
 //! | [`reports`] | the report of each capture command |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the
-//! input, `jobs` of [`whatif`], the files of `export`. The crate builds for `wasm32-unknown-unknown`, where captures
-//! come from [memory](Capture::from_bytes). It reads captures with [`grosso_capture`], and merges and splits packets
-//! with the engine, [`grosso`].
+//! The crate prints nothing and parses no command line. It starts threads only for features that the caller requests: a
+//! hash of the input, the `jobs` of [`whatif`], and the files of `export`. The crate builds for
+//! `wasm32-unknown-unknown`, where captures come from [memory](Capture::from_bytes). It reads captures with
+//! [`grosso_capture`], and merges and splits packets with the engine, [`grosso`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -74,7 +74,7 @@ pub mod whatif;
 pub use self::facade::Capture;
 use grosso_report::{diagnostic, error, name, report, schema as form, style, units};
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Placeholder whose doc test is the example in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

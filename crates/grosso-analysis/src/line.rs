@@ -1,47 +1,47 @@
 //! Computes when packets leave on a link of a given rate.
 //!
 //! Each device has one link per direction, which transmits one packet at a time. A segment of a superframe starts when
-//! the previous packet has ended, but not before the time of its superframe. A recorded time is kept unless an earlier
-//! packet was delayed beyond it. In that case the packet is delayed too, so that packets stay in order.
+//! the previous packet has been sent, but not before its superframe's timestamp. A recorded timestamp is kept, unless
+//! an earlier packet was delayed beyond it. In that case, the packet is delayed too, so that packets stay in order.
 
 use std::collections::HashMap;
 
 use grosso_capture::{PacketMeta, flag};
 
-/// Links of a capture, all with the same rate.
+/// Links of a capture, which all have the same rate.
 #[derive(Debug)]
 pub struct Lines {
     bits_per_second: u64,
-    /// State of the links by device and direction.
+    /// State of each link, by device and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 
 /// State of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// Time at which the link has transmitted all packets so far.
+    /// Time at which the link has finished sending all packets so far.
     free_ns: u64,
-    /// Time at which the link has transmitted the packets with computed times. Packets with recorded times start at
-    /// this time or later.
+    /// Time at which the link has finished sending the packets whose times were computed. A packet with a recorded time
+    /// does not start earlier.
     late_ns: u64,
 }
 
-/// Method of choosing timestamps for the segments of a superframe.
+/// Choice of timestamps for a superframe's segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// All packets have the time of the superframe.
+    /// All packets get the superframe's timestamp.
     #[default]
     Same,
-    /// Packets are spaced by their transmission time on a link with this many bits per second.
+    /// Packets are spaced by their transmission time on a link with this rate, in bits per second.
     Line(u64),
 }
 
-/// Source of a packet's time.
+/// Origin of a packet's timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// The capture recorded the time.
+    /// The timestamp was recorded in the capture.
     Recorded,
-    /// The time comes from the superframe that contained the packet.
+    /// The timestamp is that of the superframe that contained the packet.
     Superframe,
 }
 
@@ -52,7 +52,7 @@ impl Lines {
     }
 
     /// Returns the time at which the next packet, of `len` bytes, starts on the link of `device`; `None` if the packet
-    /// has no time.
+    /// has no timestamp.
     pub fn start(
         &mut self,
         said: &PacketMeta,
@@ -90,7 +90,8 @@ impl Lines {
     }
 }
 
-/// Length of the preamble, the check sequence and the gap between two Ethernet frames (IEEE 802.3 section 4.4.2).
+/// Combined length of the preamble, the frame check sequence and the gap between Ethernet frames (IEEE 802.3 section
+/// 4.4.2).
 const GAP_BYTES: usize = 8 + 4 + 12;
-/// Length of the shortest frame without its check sequence.
+/// Length of the shortest frame without its frame check sequence.
 const FRAME_BYTES_MIN: usize = 60;

@@ -1,9 +1,9 @@
-//! The link type used to parse a packet.
+//! Link type used to parse a packet.
 
 use grosso_capture::Packet;
 use grosso_wire::LinkType;
 
-/// Rules for parsing packets.
+/// Choice of the link type for parsing packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
     /// Link type to use instead of the recorded one.
@@ -11,7 +11,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Returns the link type of a packet; `None` if the dissector does not support it.
+    /// Returns the link type of a packet; `None` if the dissector does not support that type.
     #[inline]
     pub fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
         match self.forced {

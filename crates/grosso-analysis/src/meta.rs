@@ -6,12 +6,12 @@ use grosso_wire::{Ports, Stack};
 
 use crate::checksums::Claim;
 
-/// Returns the checksum of a packet that is partial according to the capture.
+/// Returns the checksum that the capture marks as partial, if any.
 pub fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
     claim_of(said.known(stack).checksum)
 }
 
-/// Returns the claim for a packet whose innermost transport checksum is known to be partial.
+/// Returns the claim that a packet's innermost transport checksum is partial.
 pub fn claim_of_transport(stack: &Stack) -> Claim {
     claim_of(Checksum::of_transport(stack))
 }
@@ -25,13 +25,13 @@ fn claim_of(checksum: Checksum) -> Claim {
     }
 }
 
-/// Returns the UDP ports used to parse a packet: those configured by the user, otherwise those that the capture
-/// recorded with the packet, otherwise the assigned ones. `given` contains the configured and the assigned ports.
+/// Returns the UDP ports used to parse a packet: those configured by the user, otherwise those recorded with the
+/// packet, otherwise the assigned ones. `given` contains the configured and the assigned ports.
 pub fn ports(said: &PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
-/// Returns the UDP ports used to parse a packet inside these tunnels.
+/// Returns the UDP ports used to parse a packet that is inside these tunnels.
 pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     let mut ports = TunnelPort::over(tunnels, &given);
     if !tunnels.is_empty() {
@@ -40,13 +40,13 @@ pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     ports
 }
 
-/// Returns the tunnels on unassigned ports that the capture recorded with a packet.
+/// Returns the tunnels on unassigned ports that were recorded with a packet.
 pub fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
     said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
 }
 
 /// Returns the metadata that remains valid for a segment of a superframe: direction and similar flags, the VLAN tag and
-/// hash from the device, and the ports of its tunnels. If the capture recorded none of these, only flags remain.
+/// hash from the device, and the ports of the surrounding tunnels. If none of these was recorded, only flags remain.
 pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
@@ -65,12 +65,12 @@ pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     }
 }
 
-/// Returns the metadata of a packet that was encapsulated or decapsulated; `known` is its metadata for the engine, and
+/// Returns the metadata of a packet that was encapsulated or decapsulated. `known` is its metadata for the engine, and
 /// `tunnels` are the tunnels around it on unassigned ports.
 pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -> PacketMeta {
     let mut written = of_segment(from, false);
     let Some(recorded) = &from.offload else {
-        // The capture recorded no metadata. The output needs some only for a partial checksum, a segment size or a
+        // The capture recorded no metadata. The output needs metadata only for a partial checksum, a segment size or a
         // tunnel port.
         let is_unfinished =
             matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();

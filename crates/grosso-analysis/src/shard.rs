@@ -1,34 +1,34 @@
-//! Divides the flows among several runs. Each run writes only the rows of its flows.
+//! Divides the flows among several runs. Each run writes only the rows for its own flows.
 
 use core::{fmt, net::IpAddr};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Values for a source and a destination.
+/// Pair of values: one for the source, one for the destination.
 type Pair<T> = (T, T);
 
-/// One shard of the flows, selected by their hash.
+/// A subset of the flows, selected by their hash.
 ///
-/// Every run reads, classifies and merges all packets, so the rows of a shard do not depend on the number of shards.
-/// The hash is the same for both directions of a flow, on every machine and in every release.
+/// Every run reads, classifies and merges all packets, so the rows for a flow do not depend on the number of shards.
+/// The hash is the same for both directions of a flow, on all machines and in all releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shard {
-    /// Number of the shard, counted from 1.
+    /// Number of the shard, starting at 1.
     index: u32,
     /// Number of shards.
     of: u32,
 }
 
 impl Default for Shard {
-    /// Creates a single shard that contains all flows.
+    /// Returns a single shard that contains all flows.
     fn default() -> Self {
         Self { index: 1, of: 1 }
     }
 }
 
 impl Shard {
-    /// Default value of the option: one shard that contains all flows.
+    /// Default value of the option: a single shard that contains all flows.
     pub const ONLY: &str = "1/1";
 
     /// Parses `I/N`.
@@ -48,8 +48,8 @@ impl Shard {
         })
     }
 
-    /// Returns whether packets between these endpoints are in the shard. Packets without ports, such as fragments, are
-    /// assigned by their addresses; all packets without addresses are in one shard.
+    /// Returns whether packets between these endpoints belong to the shard. Packets without ports, such as fragments,
+    /// are assigned by their addresses. All packets without addresses belong to the same shard.
     pub fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
         self.of == 1 || hash(addresses, ports) % u64::from(self.of) == u64::from(self.index - 1)
     }
@@ -61,8 +61,8 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Returns the hash of a flow's endpoints, regardless of their order: the sum of the 64-bit FNV-1a hashes of both
-/// endpoints.
+/// Returns the hash of a flow's endpoints. Their order does not matter, because the hash is the sum of the 64-bit
+/// FNV-1a hashes of both.
 fn hash(addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> u64 {
     let Some((source, destination)) = addresses else { return 0 };
     let (source_port, destination_port) = ports.unwrap_or_default();
@@ -85,7 +85,7 @@ fn end(address: IpAddr, port: u16) -> u64 {
     port.to_be_bytes().iter().fold(hash, step)
 }
 
-/// Offset basis of the 64-bit FNV-1a hash.
+/// Offset basis of 64-bit FNV-1a.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 /// Prime of the 64-bit FNV-1a hash.
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,7 +1,7 @@
-//! Detects UDP datagrams on an unknown port that may carry a tunnel. The result is used only for hints.
+//! Detects UDP datagrams on unknown ports that may belong to a tunnel. The result is used only for hints.
 //!
-//! A tunnel hint never changes a packet. A suspected tunnel must agree with every length and with all present
-//! checksums, because a wrong hint is worse than none.
+//! A tunnel hint never changes how a packet is processed. A suspected tunnel must be consistent with every length and
+//! with all checksums that are present, because a wrong hint is worse than none.
 
 use grosso_capture::TunnelPort;
 use grosso_checksum::Sum;
@@ -13,7 +13,7 @@ use grosso_wire::{
 
 use crate::headers::u16_at;
 
-/// Tunnels that the capture may contain, each with the number of packets that look like it.
+/// Tunnels that the capture may contain, each with the number of matching packets.
 #[derive(Debug, Default)]
 pub struct Suspicions(Vec<(TunnelPort, u64)>);
 
@@ -34,12 +34,12 @@ impl Suspicions {
         }
     }
 
-    /// Returns whether no packet is suspected to be in a tunnel.
+    /// Returns whether no tunnel is suspected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns a note about each suspected tunnel, and a hint with the option that decodes it.
+    /// Returns a note about each suspected tunnel, and a hint that names the option for decoding it.
     pub fn notes(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().map(|(tunnel, packets)| {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
@@ -50,11 +50,11 @@ impl Suspicions {
     }
 }
 
-/// Returns the tunnel that a UDP datagram to an unassigned port seems to carry, judged by its payload: VXLAN, Geneve,
-/// GUE, or FOU with IP packets. The option `--port` accepts the result in its displayed form.
+/// Returns the tunnel that a UDP datagram on an unassigned port seems to belong to, based on its payload: VXLAN,
+/// Geneve, GUE, or FOU with IP packets. When displayed, the result is a valid value for `--port`.
 ///
-/// The inner packet must end where the payload ends, unless the datagram is a superframe. In a superframe, the inner
-/// packet must be followed by the same tunnel header, or be a TCP segment.
+/// The inner packet must end at the end of the payload, unless the datagram is a superframe. In a superframe, either
+/// the same tunnel header follows the inner packet, or the inner packet is a TCP segment.
 pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;
@@ -64,7 +64,7 @@ pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     guesses.find(|guess| guess.fits(payload)).map(|guess| guess.tunnel)
 }
 
-/// A possible interpretation of a payload, from its first bytes.
+/// Possible interpretation of a payload, based on its first bytes.
 struct Guess {
     tunnel: TunnelPort,
     header_len: usize,
@@ -130,7 +130,7 @@ fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
     is_it.then_some(Guess { tunnel, header_len, link: LinkType::Raw })
 }
 
-/// Recognizes FOU, which has no header; GUE variant 1 has none either and is identical on the wire.
+/// Recognizes FOU, which has no header of its own. GUE variant 1 looks identical on the wire.
 fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     let protocol = match payload.first()? >> 4 {
         4 => ipv4::PROTOCOL_IPV4,
@@ -141,7 +141,7 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     Some(Guess { tunnel, header_len: 0, link: LinkType::Raw })
 }
 
-/// The first packet in a tunnel, with the properties that can be checked.
+/// First packet in a tunnel, with the properties that can be checked.
 struct Inside {
     /// Length of the packet in bytes, including the link header.
     len: usize,
@@ -150,7 +150,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// Returns the packet at the start of `bytes`; `None` if there is none, or if its lengths do not fit.
+    /// Returns the packet at the start of `bytes`; `None` if there is none or its lengths do not match.
     fn find(bytes: &[u8], link: LinkType) -> Option<Self> {
         let stack = dissect(bytes, link, &Ports::NONE);
         if matches!(stack.stop, Stop::Truncated | Stop::Malformed) {
@@ -159,7 +159,7 @@ impl Inside {
         let is_link = |kind| matches!(kind, Kind::Ethernet | Kind::Vlan);
         let mut layers = stack.layers().iter().skip_while(|layer| is_link(layer.kind));
         if link == LinkType::Ethernet && bytes.get(GROUP_BIT_AT)? & 1 != 0 {
-            // A group address cannot be the source of a frame.
+            // A group address cannot be a source address.
             return None;
         }
         let Some(ip) = layers.next() else { return address_resolution(bytes, &stack) };
@@ -181,7 +181,7 @@ impl Inside {
             let length = u16_at(bytes, layer.offset as usize + udp::field::LENGTH.start);
             layer.kind == Kind::Udp && layer.offset as usize + usize::from(length) == end
         });
-        // Lengths alone are too weak as evidence.
+        // Lengths alone are not sufficient evidence.
         let is_checked = match ip.kind {
             Kind::Ipv4 => Sum::of(header).is_valid(),
             _ => is_tcp || is_udp,
@@ -203,8 +203,8 @@ fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     is_it.then_some(Inside { len: frame.len(), is_tcp: false })
 }
 
-/// Returns whether a TCP header is plausible: no reserved bits, no urgent pointer without URG, and no flags that
-/// exclude each other.
+/// Returns whether a TCP header is plausible: no reserved bits, no urgent pointer without URG, and no contradictory
+/// flags.
 fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
     let start = layer.offset as usize;
     if layer.kind != Kind::Tcp {
@@ -219,19 +219,19 @@ fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
         && word & (tcp::ACK | tcp::SYN | tcp::RST) != 0
 }
 
-/// Maximum number of suspected tunnels per capture; more would not fit into a hint.
+/// Maximum number of suspected tunnels per capture. A hint has no room for more.
 const SUSPICIONS_MAX: usize = 4;
-/// Offset of the byte of an Ethernet frame whose lowest bit shows that the source address is a group address.
+/// Offset in an Ethernet frame of the byte whose lowest bit marks the source as a group address.
 const GROUP_BIT_AT: usize = ethernet::field::SOURCE.start;
-/// Minimum length to which Ethernet frames are padded, without the check sequence.
+/// Length to which short Ethernet frames are padded, without the frame check sequence.
 const FRAME_BYTES_MIN: usize = 60;
 /// EtherType of ARP (RFC 826).
 const ETHERTYPE_ARP: u16 = 0x0806;
-/// Length in bytes of the fields before the addresses in ARP: types, lengths and operation.
+/// Length in bytes of the ARP fields before the addresses: types, lengths and operation.
 const ARP_FIXED_BYTES: usize = 8;
-/// Length of two Ethernet addresses and two IPv4 addresses.
+/// Combined length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;
-/// Bits that belong neither to the data offset nor to the flags, in the word that contains both (RFC 9293, RFC 9768).
+/// Reserved bits in the word that also contains the data offset and the flags (RFC 9293, RFC 9768).
 const RESERVED_BITS: u16 = 0x0e00;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests tunnel hints with datagrams that contain a tunnel, and with datagrams that must not be mistaken for one.
+//! Tests of tunnel hints. Some datagrams contain a tunnel, and others must not be mistaken for one.
 
 use grosso_testkit::{
     Packet,
@@ -10,7 +10,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// A port that is not assigned to a tunnel.
+/// Port that is not assigned to any tunnel.
 const PORT: u16 = 8472;
 
 /// Returns the payload of the outermost UDP datagram.
@@ -90,7 +90,7 @@ fn b10_tunnel_hints_cover_datagrams_with_several_packets_and_segments_with_a_len
             None,
             "{words}: the second packet has no tunnel header"
         );
-        // GSO_PARTIAL: the headers are those of the first segment.
+        // GSO_PARTIAL: the headers are those of a single segment.
         let segment = inside().ipv4(ipv4).tcp(tcp).payload_len(1000).build();
         let superframe = [payload(&segment), &[9; 20_000]].concat();
         let tunnel = tunnel_at(&superframe, PORT).unwrap();
@@ -132,13 +132,13 @@ fn b10_what_does_not_fit_is_not_suspected() {
         wrong[at] ^= 1;
         assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
     }
-    // A tunnel on its assigned port needs no hint.
+    // A tunnel on its assigned port does not need a hint.
     for port in [0, 4789, 4790, 6081, 6080, 4500] {
         assert_eq!(tunnel_at(fitting, port), None);
     }
 }
 
-/// Checks payloads of other protocols, some of which start like a tunnel.
+/// Checks payloads of other protocols, including some that start like a tunnel.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);
@@ -165,7 +165,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// Generates the first bytes of tunnels.
+/// Generates byte strings that start like tunnel headers.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],

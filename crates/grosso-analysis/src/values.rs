@@ -1,4 +1,4 @@
-//! Parses option values in the syntax of the command line. Keyword arguments of other languages use the same syntax.
+//! Parses option values in command-line syntax, which is also used for keyword arguments in other languages.
 
 use core::{
     fmt::Display,
@@ -17,21 +17,21 @@ use crate::{
     slowdown::{FlowOrder, ROWS_MAX},
 };
 
-/// Range of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
+/// Permitted values of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
 pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
-/// Range of positive sizes and counts.
+/// Permitted values of sizes and counts that must be positive.
 pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
-/// Range of the limit on the length of a superframe, in bytes.
+/// Permitted values of the limit on superframe length, in bytes.
 pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;
-/// Range of the number of threads.
+/// Permitted numbers of threads.
 pub const JOBS: RangeInclusive<u16> = 1..=256;
-/// Default number of rows of a flow table.
+/// Default number of rows in a flow table.
 pub const ROWS: &str = "20";
 
-/// A value with a name.
+/// Named value.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedValue<T> {
-    /// Name that users write.
+    /// Name that users type.
     pub name: &'static str,
     /// Explanation, without a period at the end.
     pub about: &'static str,
@@ -39,7 +39,7 @@ pub struct NamedValue<T> {
     pub value: T,
 }
 
-/// Formats of an output capture.
+/// Output capture formats.
 pub const FORMATS: &[NamedValue<Format>] = &[
     NamedValue { name: "pcap", about: "Classic pcap, without metadata", value: Format::Pcap },
     NamedValue { name: "pcapng", about: "pcapng, with metadata", value: Format::Pcapng },
@@ -78,10 +78,10 @@ pub fn choose<T: Copy>(choices: &[NamedValue<T>], text: &str) -> Result<T, Strin
     chosen.map(|choice| choice.value).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// Parses the name of the figure by which the flow table is sorted.
+/// Parses the sort key of the flow table.
 ///
 /// # Errors
-/// Fails if no figure has this name.
+/// Fails if there is no such sort key.
 pub fn parse_order(text: &str) -> Result<FlowOrder, String> {
     let order = FlowOrder::ALL.into_iter().find(|order| order.name() == text);
     order.ok_or_else(|| {
@@ -89,7 +89,7 @@ pub fn parse_order(text: &str) -> Result<FlowOrder, String> {
     })
 }
 
-/// Returns a parser of whole numbers in `range`.
+/// Returns a parser for whole numbers in `range`.
 pub fn whole<T>(range: impl RangeBounds<T> + Clone) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Copy,
@@ -108,7 +108,8 @@ where
     }
 }
 
-/// Returns the UDP ports of tunnels: the assigned ports, overridden by `named`, and the format of L2TPv3 sessions.
+/// Returns the settings for recognizing tunnels: the assigned UDP ports, overridden by `named`, and the L2TPv3 session
+/// format.
 ///
 /// # Errors
 /// Fails with the reason if two of the named ports contradict each other.
@@ -123,7 +124,7 @@ pub fn tunnel_ports(named: &[TunnelPort], l2tp: Option<Pseudowire>) -> Result<Po
     Ok(ports)
 }
 
-/// Returns the reason why two tunnels cannot be recognized at the same time; `None` if they can.
+/// Returns why two tunnels cannot be recognized at the same time; `None` if they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;
@@ -138,10 +139,10 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     Some(format!("--port {one} and --port {other} conflict: {why}"))
 }
 
-/// Parses a tunnel and its UDP port, in the form in which they are displayed.
+/// Parses a tunnel and its UDP port, in the same form in which they are displayed.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
     let expected = || {
@@ -160,10 +161,10 @@ pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     Ok(known.moved_to(number(port)?))
 }
 
-/// Parses the format of L2TPv3 sessions: size of the cookie in bytes, and the sublayer.
+/// Parses the format of L2TPv3 sessions: the cookie size in bytes, and the sublayer.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     let expected = || {
         "expected the cookie size (0, 4 or 8 bytes) and the sublayer, for example \
@@ -184,10 +185,10 @@ pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     Ok(Pseudowire { cookie, has_sublayer })
 }
 
-/// Parses a link type: a name, or a number of the tcpdump list.
+/// Parses a link type: a name, or a number from tcpdump's list.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_link(text: &str) -> Result<LinkType, String> {
     let named = match text.to_ascii_lowercase().as_str() {
         "ethernet" | "en10mb" => Some(LinkType::Ethernet),
@@ -205,7 +206,7 @@ pub fn parse_link(text: &str) -> Result<LinkType, String> {
 /// Parses the maximum number of trains held at once.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
@@ -213,10 +214,10 @@ pub fn parse_flows(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses the file of the flow table.
+/// Parses the path of a file for the flow table.
 ///
 /// # Errors
-/// Fails if the value is a number, because earlier versions took a number here to limit the held trains.
+/// Fails if the value is a number. In earlier versions, the option took a number that limited the trains held at once.
 pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<u64>() {
         Ok(number) => {
@@ -226,10 +227,10 @@ pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Parses a number of rows of the flow table.
+/// Parses the number of rows in the flow table.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_rows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
@@ -240,7 +241,7 @@ pub fn parse_rows(text: &str) -> Result<usize, String> {
 /// Parses a size in bytes with an optional binary unit.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -255,20 +256,20 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected a number before the unit".into())
 }
 
-/// Parses a memory size in bytes, which must suffice for one datagram of full length.
+/// Parses a memory size in bytes. The memory must be large enough for one maximum-length datagram.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
     size.ok_or_else(|| "expected at least 128K, the memory of one large datagram".into())
 }
 
-/// Parses the timestamps of split packets: `same`, or `line=` and a rate.
+/// Parses the choice of timestamps for split packets: `same`, or `line=` and a rate.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
     if text == "same" {
         return Ok(Spacing::Same);
@@ -281,7 +282,7 @@ pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
 /// Parses a rate in bits per second with an optional decimal unit.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -297,13 +298,13 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
 }
 
-/// Maximum rate in bits per second: faster than any link, and small enough for a double to represent whole bits.
+/// Maximum rate in bits per second. No link is faster, and a double can represent every whole number up to here.
 const RATE_BITS_MAX: f64 = 1e15;
 
-/// Maximum number of flows: a table of a million trains takes several hundred megabytes.
+/// Maximum number of flows. A table of a million trains takes several hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
-/// Minimum memory in bytes: a datagram of 65535 bytes, its headers, and its bookkeeping.
+/// Minimum memory in bytes: room for a datagram of 65,535 bytes, its headers, and bookkeeping.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
 #[cfg(test)]

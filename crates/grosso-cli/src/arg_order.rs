@@ -1,17 +1,17 @@
 //! Accepts options in any position, as in `grosso -r a.pcap wire -w b.pcap`.
 //!
-//! clap expects a subcommand before its options, so the names of subcommands are moved to the front before clap parses
-//! the arguments. If the first argument names a file instead of a subcommand, `inspect` is inserted before it.
+//! clap expects a subcommand before its options, so subcommand names are moved to the front before clap parses the
+//! arguments. If the first argument is a file name instead of a subcommand, `inspect` is inserted before it.
 
 use std::ffi::OsString;
 
 use clap::Command;
 use grosso_sys::path;
 
-/// Moves the subcommands of `command` to the front of `arguments`, whose first element is the name of the program.
+/// Moves the subcommands of `command` to the front of `arguments`, whose first element is the program name.
 pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut words = arguments;
-    // Wireshark starts its capture sources with options only, without a subcommand.
+    // Wireshark starts its capture sources with options but no subcommand.
     let is_asking = |word: &OsString| word.to_string_lossy().starts_with("--extcap-");
     if words.iter().any(is_asking) && !words.iter().any(|word| word == "extcap") {
         words.insert(1.min(words.len()), "extcap".into());
@@ -45,7 +45,7 @@ pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsStri
     words
 }
 
-/// Returns the index of the first argument that is neither an option nor the value of one.
+/// Returns the index of the first argument that is neither an option nor an option's value.
 fn first_word(level: &Command, words: &[OsString]) -> Option<usize> {
     let mut takes_next = false;
     for (at, word) in words.iter().enumerate() {
@@ -67,7 +67,7 @@ fn first_word(level: &Command, words: &[OsString]) -> Option<usize> {
 fn wants_value(level: &Command, word: &str) -> bool {
     let is_it = |argument: &clap::Arg| match word.strip_prefix("--") {
         Some(long) => argument.get_long() == Some(long),
-        // In a cluster of short options, only the last can take the next argument.
+        // In a cluster of short options, only the last one can take the next argument.
         None => argument.get_short() == word.chars().last(),
     };
     let has_value_inside = match word.strip_prefix("--") {
@@ -80,13 +80,13 @@ fn wants_value(level: &Command, word: &str) -> bool {
     !has_value_inside && all(level, &|a| is_it(a) && a.get_action().takes_values())
 }
 
-/// Returns whether any argument of `level` or of its subcommands satisfies `is_it`.
+/// Returns whether any argument of `level` or its subcommands satisfies `is_it`.
 fn all(level: &Command, is_it: &dyn Fn(&clap::Arg) -> bool) -> bool {
     level.get_arguments().any(is_it) || level.get_subcommands().any(|inner| all(inner, is_it))
 }
 
-/// Returns whether an argument names a file rather than a misspelled subcommand: it has a dot or a slash, or the file
-/// exists.
+/// Returns whether an argument is a file name rather than a misspelled subcommand: it contains a dot or a slash, or the
+/// file exists.
 fn looks_like_file(word: &OsString) -> bool {
     let text = word.to_string_lossy();
     text == "-" || text.contains(['.', '/', '\\']) || path::input::is_there(word)

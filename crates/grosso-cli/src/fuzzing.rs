@@ -1,5 +1,5 @@
-//! Calls the parsers of untrusted input for fuzz targets. Each function accepts any bytes, and panics if a property
-//! does not hold. This module is not part of the package's stable interface.
+//! Calls the parsers of untrusted input on behalf of fuzz targets. Each function accepts any bytes, and panics if a
+//! property does not hold. This module is not part of the package's stable interface.
 
 use std::{net::IpAddr, path::Path};
 
@@ -22,7 +22,7 @@ use crate::{
     wrong::Wrong,
 };
 
-/// Classifies the frames of a capture, before and after its flows are known.
+/// Classifies the frames of a capture twice, before and after its flows are known.
 ///
 /// # Panics
 /// Panics if a verdict contradicts itself, or depends on anything but the frames.
@@ -53,7 +53,7 @@ fn check_judgment(sight: &Sight<'_>, judgment: &Judgment) {
     let Nature::Superframe { gso, size, .. } = judgment.nature else { return };
     assert_eq!(gso.size().unwrap_or(0), size.bytes, "{judgment:?}");
     let payload = sight.transport.as_ref().map_or(0, |transport| transport.payload);
-    // A superframe may have a single packet if its size was recorded, or if its headers repeat.
+    // A superframe may contain a single packet if its size was recorded or its headers repeat.
     if !matches!(size.by, Evidence::Recorded | Evidence::Stride) {
         assert!(judgment.packets(payload) > 1, "{judgment:?} of {payload} bytes");
     }
@@ -73,10 +73,10 @@ fn each_frame(capture: &[u8], given: Given, mut visit: impl FnMut(&Sight<'_>)) {
     }
 }
 
-/// Parses the text of a configuration file. Files that it names do not exist.
+/// Parses the contents of a configuration file. The files named in it do not exist.
 ///
 /// # Panics
-/// Panics if a parsed path cannot be run, or if an error is reported at a position outside of the text.
+/// Panics if a path that was parsed cannot be run, or if an error is reported at a position outside the text.
 pub fn configuration(text: &str) {
     match Config::parse(text, Path::new(NOWHERE)) {
         Ok(config) => config.paths.iter().for_each(|path| {
@@ -86,10 +86,10 @@ pub fn configuration(text: &str) {
     }
 }
 
-/// Parses the text of a profile.
+/// Parses the contents of a profile file.
 ///
 /// # Panics
-/// Panics if a parsed profile changes when it is written and parsed again.
+/// Panics if a profile changes when it is written and parsed again.
 pub fn profile(text: &str) {
     match profile::parse(text, "fuzzed".to_owned()) {
         Ok(profile) => {
@@ -101,7 +101,7 @@ pub fn profile(text: &str) {
     }
 }
 
-/// Returns the texts of all built-in profiles.
+/// Returns all built-in profiles in file format.
 #[must_use]
 pub fn profiles() -> Vec<String> {
     Profile::all().iter().map(profile::write).collect()
@@ -110,7 +110,7 @@ pub fn profiles() -> Vec<String> {
 /// Parses the arguments of a tunnel.
 ///
 /// # Panics
-/// Panics if a parsed tunnel changes when it is written and parsed again, as arguments or as a file.
+/// Panics if a tunnel changes when it is written and parsed again, either as arguments or as a file.
 pub fn tunnel(line: &str) {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let Ok(description) = describe("fuzzed", &words(line)) else { return };
@@ -139,10 +139,10 @@ pub fn associations(text: &str, here: IpAddr) {
     Config::parse(&file, Path::new(NOWHERE)).unwrap_or_else(|wrong| panic!("{wrong}: {file}"));
 }
 
-/// Parses a request to the counter server that arrives byte by byte: over HTTP, or as a line of JSON.
+/// Parses a request to the counter server that arrives byte by byte, either over HTTP or as a line of JSON.
 ///
 /// # Panics
-/// Panics if later bytes change an answer, or if a full buffer produces no answer.
+/// Panics if later bytes change an answer, or if there is no answer although the buffer is full.
 pub fn request(bytes: &[u8], is_http: bool) {
     let mut answer = server::answers(is_http);
     let first = (0..=bytes.len()).find_map(|len| answer(&bytes[..len], false));
@@ -152,7 +152,7 @@ pub fn request(bytes: &[u8], is_http: bool) {
     }
 }
 
-/// Parses the answer of a program to a request for its counters.
+/// Parses a program's answer to a request for its counters.
 ///
 /// # Panics
 /// Panics if an answer changes when it is written and parsed again, or if it cannot be printed.
@@ -167,10 +167,10 @@ pub fn answer(reply: &[u8]) {
     prometheus::page(&answer.devices);
 }
 
-/// Parses the output of a tested program, poll by poll, each record as a packet or a superframe.
+/// Parses the output of a tested program, one poll at a time. Each record is a packet or a superframe.
 ///
 /// # Panics
-/// Panics if more polls are parsed than the bytes can contain.
+/// Panics if there are more polls than the bytes can contain.
 pub fn records(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let before = bytes.len();
@@ -178,16 +178,16 @@ pub fn records(mut bytes: &[u8]) {
         let said: usize = records.iter().map(|record| record.frame.len() + 4).sum();
         assert!(said + 4 <= before - bytes.len());
         for record in &records {
-            // The error describes the contradiction, and needs no check.
+            // The error describes the contradiction. It does not need to be checked.
             let _ = superframe::read(record);
         }
     }
 }
 
-/// Parses a text with keys, and returns the fingerprint of the keys.
+/// Parses a key file, and returns the fingerprint of its keys.
 ///
 /// # Panics
-/// Panics if a message quotes more than a few digits of the text, because they may belong to a key.
+/// Panics if a message quotes more than a few digits from the file, because they may be part of a key.
 #[must_use]
 pub fn keys(text: &[u8]) -> Option<u128> {
     match Keys::parse(text) {
@@ -207,7 +207,7 @@ fn check_place(wrong: &Wrong, text: &str) {
     assert!(wrong.to_string().lines().count() == 1, "{wrong}");
 }
 
-/// A directory that does not exist.
+/// Directory that does not exist.
 const NOWHERE: &str = "/nonexistent";
-/// Number of uncompressed bytes after which reading stops, because a few compressed bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops, because a few compressed bytes may expand to gigabytes.
 const CAPTURE_BYTES_MAX: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! Packet offload for captures and for live devices, and a lab that measures its gain.
+//! Packet offloads for captures and live devices, and a lab that measures their benefit.
 //!
 //! | module | job |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `pages` | the manual pages and completions of packages |
 //! | `usage` | messages about errors in the command line |
 //!
-//! Most of the work is in other crates: [`grosso_report`] has reports, failures and printing, [`grosso_conform`]
-//! tests other coalescers, [`grosso_analysis`] has the capture commands, and [`grosso_daemon`] runs data paths.
+//! Other crates do most of the work: [`grosso_report`] contains reports, failures and printing, [`grosso_conform`]
+//! tests other coalescers, [`grosso_analysis`] contains the capture commands, and [`grosso_daemon`] runs data paths.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -43,7 +43,7 @@ use grosso_report::{
     units,
 };
 
-/// Runs the command in the arguments of this process, as the program `grosso` does.
+/// Runs the command given by the arguments of this process, just as the program `grosso` does.
 #[must_use]
 pub fn main() -> ExitCode {
     commands::run(std::env::args_os().collect()).into()

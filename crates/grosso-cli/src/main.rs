@@ -1,4 +1,4 @@
-//! The program `grosso`. All of its code is in the library, where fuzz targets can reach its parsers.
+//! The `grosso` program. All of its code is in the library, so that fuzz targets can call its parsers.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Generates manual pages and shell completions for packages from the definition of the command line.
+//! Generates the manual pages and shell completions for packages from the command-line definition.
 
 use std::{fs, io, path::Path};
 
@@ -10,12 +10,12 @@ use crate::commands::Arguments;
 /// Shells for which packages have completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
-/// Writes a page for each command and subcommand into `man1` of a directory, and the completions into `completions`,
-/// under the names that each shell looks for.
+/// Writes a page for each command and subcommand to the subdirectory `man1`, and the completions to `completions`.
+/// Completions have the file names that each shell expects.
 ///
 /// # Errors
 ///
-/// Returns the error if a directory or a file cannot be created.
+/// Fails if a directory or a file cannot be created.
 #[expect(clippy::disallowed_methods, reason = "it is called when packages are built")]
 pub fn write(folder: &Path) -> io::Result<()> {
     let (pages, completions) = (folder.join("man1"), folder.join("completions"));

@@ -1,4 +1,4 @@
-//! The state that all commands share. The console observes the reading of captures, and shows notes and progress.
+//! State shared by all commands. While captures are read, the console shows notes and progress.
 
 use core::time::Duration;
 use std::{rc::Rc, time::Instant};
@@ -7,15 +7,15 @@ use grosso_analysis::capture::{self, Observer, ReadingProgress};
 
 use crate::{progress::Progress, talk::Talk};
 
-/// The state that every command needs in addition to its own options.
+/// State that every command needs in addition to its own options.
 pub(crate) struct Session {
     pub(crate) talk: Talk,
-    /// The settings for reading captures. Notes and progress are printed through `talk`.
+    /// Settings for reading captures. Notes and progress are printed through `talk`.
     pub(crate) reading: capture::Session,
 }
 
 impl Session {
-    /// Creates the session of a command that begins now.
+    /// Creates the session for a command that starts now.
     pub(crate) fn new(talk: Talk, reading: capture::Session) -> Self {
         let console = Console { talk: talk.clone(), started: Instant::now() };
         Self { talk, reading: capture::Session { observer: Rc::new(console), ..reading } }
@@ -46,7 +46,7 @@ impl Observer for Console {
     }
 }
 
-/// A progress bar for reading captures.
+/// Progress bar for reading captures.
 struct Bar(Progress);
 
 impl ReadingProgress for Bar {

@@ -1,5 +1,5 @@
-//! Writes messages about a wrong command line. They are clap's messages, rewritten as sentences without phrases of
-//! Rust's parsers.
+//! Writes error messages about the command line. They are clap's messages rewritten as sentences, without the wording
+//! of Rust's parsers.
 
 use std::error::Error as _;
 
@@ -8,8 +8,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// Returns the message of an error, with its hint on a separate line. `None` for help and the version, which are not
-/// errors. `grosso` has the grammar and the help of all commands.
+/// Returns the message for an error, with a hint on a separate line; `None` for help and version, which are not errors.
+/// `grosso` contains the grammar and help of all commands.
 pub(crate) fn message(error: &clap::Error, grosso: &Command) -> Option<String> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
@@ -25,7 +25,8 @@ pub(crate) fn message(error: &clap::Error, grosso: &Command) -> Option<String> {
     })
 }
 
-/// Returns a message with the right option if an argument is a configuration key for which `bridge` has another name.
+/// Returns a message that names the right option, if an argument is a configuration key that `bridge` calls something
+/// else.
 fn named_otherwise(error: &clap::Error) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
@@ -34,7 +35,7 @@ fn named_otherwise(error: &clap::Error) -> Option<String> {
     is_of_bridge.then(|| format!("bridge: no option {option}\nhint: use {instead}"))
 }
 
-/// Keys of configuration files, and the options of `bridge` that set the same value.
+/// Configuration keys, and the `bridge` options that set the same values.
 const KEYS: [(&str, &str); 4] = [
     ("--rx-usecs", "--hold TIME, for example --hold 20us"),
     ("--adaptive-rx", "--hold auto"),
@@ -42,7 +43,7 @@ const KEYS: [(&str, &str); 4] = [
     ("--promisc", "--no-promisc to ignore frames for other hosts"),
 ];
 
-/// Returns the message that arguments are missing, with an example.
+/// Returns the message for missing arguments, with an example.
 fn missing(error: &clap::Error, grosso: &Command) -> Option<String> {
     let ContextValue::Strings(names) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
@@ -51,7 +52,7 @@ fn missing(error: &clap::Error, grosso: &Command) -> Option<String> {
     Some(format!("{path}: missing {}\nhint: {example}", names.join(" and ")))
 }
 
-/// Returns the name of a missing argument; for a group such as `<--write <FILE>|--to <DEV>>`, its options.
+/// Returns the name of a missing argument. For a group such as `<--write <FILE>|--to <DEV>>`, returns its options.
 fn alternatives(name: &str) -> String {
     match name.strip_prefix('<').and_then(|name| name.strip_suffix('>')) {
         Some(options) if options.starts_with('-') => {
@@ -62,8 +63,7 @@ fn alternatives(name: &str) -> String {
 }
 
 /// Returns the command in a usage line, without `grosso`, and an example. The example is the first one in the help of
-/// the command, or in the help of the command that it belongs to. If neither help has an example, the usage line is
-/// returned instead.
+/// the command or of its parent command. If neither contains an example, the usage line is returned instead.
 fn example(usage: &str, grosso: &Command) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
     let mut commands = vec![grosso.clone()];
@@ -80,7 +80,7 @@ fn example(usage: &str, grosso: &Command) -> (String, String) {
     (path, example.unwrap_or_else(|| usage.to_owned()))
 }
 
-/// Returns the first line in a command's help that calls the command, without the explanation after it.
+/// Returns the first line in a command's help that calls the command, without the explanation that follows it.
 fn first_example(command: &Command, path: &str) -> Option<String> {
     let help = command.get_after_long_help()?.to_string();
     let call = format!("grosso {path} ");
@@ -90,7 +90,7 @@ fn first_example(command: &Command, path: &str) -> Option<String> {
     Some(line[..end].trim_end().to_owned())
 }
 
-/// Converts a reason from the parsers of the standard library or clap into a sentence; other reasons stay unchanged.
+/// Rewrites a reason from the standard library's or clap's parsers as a sentence. Other reasons stay unchanged.
 fn sentence(reason: &str) -> String {
     let expected = match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
@@ -112,7 +112,7 @@ fn sentence(reason: &str) -> String {
 fn in_range(reason: &str) -> Option<String> {
     let (_, range) = reason.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
-    // Bounds of at least 2^63 come from the type, not from the option.
+    // A bound of 2^63 or more comes from the type, not from the option.
     let most =
         most.trim_start_matches('=').parse::<u64>().ok().filter(|most| *most < i64::MAX as u64);
     Some(match (least, most) {

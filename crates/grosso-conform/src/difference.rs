@@ -1,4 +1,4 @@
-//! Finds the first field in which two packets differ, and the rule that applies to this field.
+//! Finds the first field in which two packets differ, and the rule that applies to it.
 
 use core::ops::Range;
 
@@ -17,12 +17,12 @@ pub(crate) struct Difference {
 /// Compares an output packet with the input packet.
 pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     let mut fields = fields(before);
-    // Checksums depend on the other fields, so a difference in another field is more informative.
+    // Checksums depend on the other fields, so a difference elsewhere is more informative.
     fields.sort_by_key(|field| field.role == Role::Checksum);
     for FieldBytes { name, bytes, role, class } in fields {
         let [is, was] = [after, before].map(|packet| packet.get(bytes.clone()).unwrap_or_default());
         let follows = matches!(role, Role::Length | Role::Checksum);
-        // If the lengths of the packets differ, changed length fields and checksums carry no further information.
+        // If the packets differ in length, changes to length fields and checksums add no information.
         if is != was && !(follows && before.len() != after.len()) {
             let text = format!("{name} changed from {} to {}", hex(was), hex(is));
             return Difference { text, rule: rule(role, class, was, is) };
@@ -35,7 +35,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     Difference { text, rule: None }
 }
 
-/// The bytes of a field in a packet, or the bytes of a header after the last field.
+/// Bytes of a field in a packet, or the bytes of a header that follow its last field.
 struct FieldBytes {
     name: String,
     bytes: Range<usize>,
@@ -43,7 +43,7 @@ struct FieldBytes {
     class: Class,
 }
 
-/// Returns the fields of every header of a packet, outermost first.
+/// Returns the fields of all headers in a packet, outermost first.
 fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     let stack = dissect(packet, LINK, &PORTS);
     let mut places = Vec::new();
@@ -66,7 +66,7 @@ fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     places
 }
 
-/// Returns the rule that applies to a changed field with this role and class.
+/// Returns the rule that applies to a change in a field with this role and class.
 fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str> {
     Some(match role {
         Role::Link => "G4",
@@ -89,7 +89,7 @@ fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str>
     })
 }
 
-/// Returns the rule that applies to the changed TCP flags.
+/// Returns the rule that applies to a change in the TCP flags.
 fn rule_of_flags(was: &[u8], is: &[u8]) -> &'static str {
     match word(was) ^ word(is) {
         bits if bits & !FIN_AND_PSH == 0 => "G36",
@@ -98,7 +98,7 @@ fn rule_of_flags(was: &[u8], is: &[u8]) -> &'static str {
     }
 }
 
-/// Returns the first bytes, up to four, as one number.
+/// Returns the first bytes (at most four) as one number.
 fn word(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
@@ -108,13 +108,13 @@ fn hex(bytes: &[u8]) -> String {
     if shown.is_empty() { "nothing".to_owned() } else { shown }
 }
 
-/// The flags FIN and PSH.
+/// FIN and PSH flags.
 const FIN_AND_PSH: u32 = 0x009;
-/// The flags AE, CWR and ECE.
+/// AE, CWR and ECE flags.
 const ECN: u32 = 0x1c0;
-/// The flow label in the first word of IPv6.
+/// Flow label in the first word of an IPv6 header.
 const FLOW_LABEL: u32 = 0x000f_ffff;
-/// Maximum number of bytes of a field that a message shows.
+/// Maximum number of bytes shown of a field in a message.
 const SHOWN_BYTES: usize = 20;
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the text and the rule for a change to IPv4 and TCP fields.
+    /// Returns the text and the rule for a change to the given IPv4 and TCP fields.
     fn of(ttl: u8, id: u16, tcp: fn(Tcp) -> Tcp) -> (String, Option<&'static str>) {
         let packet = |ttl, id, tcp: fn(Tcp) -> Tcp| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.ttl(ttl).id(id));

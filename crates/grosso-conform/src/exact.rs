@@ -1,4 +1,4 @@
-//! Checks the output of tasks whose correct output is known: segmentation and reassembly.
+//! Checks the output of tasks with a known correct output: segmentation and reassembly.
 
 use crate::{
     difference::difference,
@@ -8,7 +8,7 @@ use crate::{
     vectors::Vector,
 };
 
-/// Judges the output of one poll against the correct output that it resembles most.
+/// Compares the output of one poll with the correct output that it most resembles, and returns the faults.
 pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> Vec<Fault> {
     let mut packets = Vec::new();
     for record in records {
@@ -36,7 +36,7 @@ fn compare(vector: &Vector, expected: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<Fa
     }
     let mut faults = Vec::new();
     for packet in others {
-        // A wrong packet is assumed to replace the first missing one.
+        // Assume that a wrong packet takes the place of the first missing one.
         let (law, text) = match missing.is_empty() {
             true => (Law::Added, "unexpected output packet".to_owned()),
             false => {

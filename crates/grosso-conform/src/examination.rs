@@ -1,4 +1,4 @@
-//! Runs a program on every vector, one after another, and starts a new process after each breakdown.
+//! Runs a program on all vectors, one after another, and starts a new process whenever it breaks down.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,8 +16,8 @@ use crate::{
     vectors::{Task, Vector, vectors_of},
 };
 
-/// Examines the program `words`, whose first element is its name: runs it, passes every vector of the task to it, and
-/// judges its output. Each poll may take at most `timeout`. Setting `interrupted` ends the examination.
+/// Examines the program with the command line `words`: runs it, passes every vector for the task to it, and judges its
+/// output. Each poll may take at most `timeout`. Setting `interrupted` ends the examination.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn examine(
 }
 
 struct Examination<'a> {
-    /// The program and its arguments.
+    /// Command line of the program.
     words: &'a [OsString],
     timeout: Duration,
     interrupted: &'a AtomicBool,
@@ -58,7 +58,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Passes a vector to the program, which is restarted after a breakdown.
+    /// Passes a vector to the program. If the program breaks down, it is restarted for the next vector.
     fn try_vector(&mut self, vector: &Vector) -> Result<(), Failure> {
         if self.breakdowns == BREAKDOWNS_MAX {
             self.score.leave_out();
@@ -92,7 +92,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Handles the breakdown of the program, so that the next vector starts a new process.
+    /// Handles a breakdown of the program, so that the next vector starts a new process.
     fn broke_down(&mut self, breakdown: &Breakdown) -> Result<Fault, Failure> {
         self.program = None;
         if *breakdown == Breakdown::Interrupted {
@@ -110,5 +110,5 @@ fn cannot_start(words: &[OsString], error: &io::Error) -> Failure {
         .hint("pass the program after --, for example: grosso conform -- ./mine")
 }
 
-/// Number of breakdowns after which no further vector is tried, because each breakdown may last until a poll times out.
+/// Number of breakdowns after which no more vectors are tried, because each breakdown may take as long as the timeout.
 const BREAKDOWNS_MAX: usize = 3;

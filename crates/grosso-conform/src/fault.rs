@@ -1,9 +1,9 @@
-//! The laws that a program under test must obey, and violations of these laws.
+//! Laws that a program under test must obey, and violations of them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A law that a program can violate.
+/// Law that a program can violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
@@ -13,20 +13,20 @@ pub enum Law {
     Added,
     /// Every packet is delivered unchanged.
     Changed,
-    /// Packets of a flow are not reordered.
+    /// Packets of the same flow are not reordered.
     Order,
-    /// Packets that the rules exclude from merging are not merged.
+    /// Packets that the rules exclude from merging are left unmerged.
     Apart,
     /// A wrong checksum is not marked as verified.
     Vouched,
-    /// The virtio header of a frame matches the frame.
+    /// The virtio header describes the frame correctly.
     Header,
-    /// The program runs, answers and exits.
+    /// The program runs, answers, and exits.
     Program,
 }
 
 impl Law {
-    /// Returns the name of the law in JSON.
+    /// Returns the law's name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,12 +42,12 @@ impl Law {
     }
 }
 
-/// A violated law.
+/// Violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Fault {
     pub law: Law,
-    /// Rules that the law is based on.
+    /// Rules on which the law is based.
     pub rules: Vec<String>,
     pub text: String,
 }

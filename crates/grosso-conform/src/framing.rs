@@ -1,20 +1,20 @@
-//! Format of the frames that are passed to a program and back: a 32-bit little-endian length, then a 10-byte
-//! `virtio_net_hdr` and the frame; the length counts both. A length of 0 ends a poll.
+//! Format of the frames passed to a program and back. Each record is a 32-bit little-endian length, a 10-byte
+//! `virtio_net_hdr`, and the frame. The length covers the header and the frame. A length of 0 ends a poll.
 
 use std::io::{self, Read};
 
 use grosso_wire::virtio::HEADER_LEN;
 
-/// A frame with its metadata.
+/// Frame with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
-    /// The `virtio_net_hdr` of the frame.
+    /// `virtio_net_hdr` of the frame.
     pub header: [u8; HEADER_LEN],
-    /// The Ethernet frame.
+    /// Ethernet frame.
     pub frame: Vec<u8>,
 }
 
-/// A violation of this format.
+/// Violation of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// The length of a record is out of range.
@@ -44,7 +44,7 @@ impl core::fmt::Display for Misfit {
     }
 }
 
-/// Encodes one poll of frames with the same virtio header, which is zero for packets.
+/// Encodes one poll of frames that all have the same virtio header, which is zero for packets.
 #[must_use]
 pub fn poll(header: [u8; HEADER_LEN], frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -58,8 +58,8 @@ pub fn poll(header: [u8; HEADER_LEN], frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the output of a program for one poll; returns `None` if the output ends before the poll begins. A read error
-/// counts as the end.
+/// Reads a program's output for one poll; returns `None` if the output ends before the poll begins. A read error is
+/// treated as the end of the output.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ pub fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
     }
 }
 
-/// Reads until the buffer is full or the input ends, and returns the number of bytes read.
+/// Reads until the buffer is full or the input ends. Returns the number of bytes read.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -109,7 +109,7 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
 
 /// Maximum length of a record in bytes: twice the longest IP packet.
 const RECORD_BYTES_MAX: u32 = 1 << 17;
-/// Maximum number of records that a program may write in one poll, several times the number of packets in any vector.
+/// Maximum number of records that a program may write in one poll. No vector has nearly as many packets.
 const RECORDS_MAX: usize = 256;
 
 #[cfg(test)]

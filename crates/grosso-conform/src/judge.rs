@@ -1,4 +1,4 @@
-//! Checks whether the output of a program obeys the laws. The output is segmented again. The result must equal the
+//! Checks whether a program's output obeys the laws. The output is segmented again, and the result must equal the
 //! input, with the packets of each flow in order. Packets that the rules exclude from merging must not have been
 //! merged, even if segmentation would restore them.
 
@@ -19,7 +19,7 @@ use super::{
 pub const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
 
 /// Judges the output of one poll. Returns the faults, and the number of packets that were correctly merged with an
-/// earlier one.
+/// earlier packet.
 #[must_use]
 pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     if !vector.expected.is_empty() {
@@ -40,17 +40,17 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     (court.faults, joins.min(vector.joins))
 }
 
-/// A record of the output that could be parsed.
+/// Output record that was parsed successfully.
 struct Left {
     packets: Vec<Vec<u8>>,
-    /// Index of each packet in the input, if it is unchanged.
+    /// Input index of each packet; `None` if the packet was changed.
     members: Vec<Option<usize>>,
     vouches: bool,
 }
 
 struct Court<'a> {
     vector: &'a Vector,
-    /// Whether each packet has been found in the output.
+    /// Whether each input packet has been found in the output.
     found: Vec<bool>,
     faults: Vec<Fault>,
 }
@@ -60,7 +60,7 @@ impl<'a> Court<'a> {
         Self { vector, found: vec![false; vector.frames.len()], faults: Vec::new() }
     }
 
-    /// Reads a record. Among the possible interpretations of its header, chooses the one that recovers the most input
+    /// Reads a record. If its header has several possible interpretations, chooses the one that recovers the most input
     /// packets and whose packets are most similar to input packets.
     fn examine(&mut self, record: &Framed) -> Option<Left> {
         let SuperframeReadings { readings, vouches } = match read(record) {
@@ -77,13 +77,13 @@ impl<'a> Court<'a> {
         };
         let (_, members, packets) = heard
             .map(|(members, packets)| (likeness(&members, &packets), members, packets))
-            // Among equally good interpretations, the first one wins.
+            // If several interpretations are equally good, the first one wins.
             .reduce(|best, next| if next.0 > best.0 { next } else { best })?;
         members.iter().flatten().for_each(|index| self.found[*index] = true);
         Some(Left { packets, members, vouches })
     }
 
-    /// Returns the number of header bytes that the packet shares with the most similar input packet.
+    /// Returns how many header bytes the packet has in common with the most similar input packet.
     fn likeness(&self, packet: &[u8]) -> usize {
         let alike = |frame: &Vec<u8>| {
             let pairs = frame.iter().zip(packet).take(HEADER_BYTES);
@@ -92,7 +92,7 @@ impl<'a> Court<'a> {
         self.vector.frames.iter().map(alike).max().unwrap_or(0)
     }
 
-    /// Finds `packets` in the input, and returns the index of each. Each input packet is used only once.
+    /// Looks up `packets` in the input, and returns the index of each. Each input packet is used only once.
     fn members(&self, packets: &[Vec<u8>]) -> Vec<Option<usize>> {
         let mut found = self.found.clone();
         let mut claim = |packet: &Vec<u8>| {
@@ -105,7 +105,7 @@ impl<'a> Court<'a> {
         packets.iter().map(&mut claim).collect()
     }
 
-    /// Judges one frame and returns the number of packets that it correctly merges.
+    /// Judges one frame, and returns the number of packets that it merges correctly.
     fn sentence(&mut self, number: usize, left: &Left) -> usize {
         let faults = self.faults.len();
         let meant: Vec<Option<usize>> =
@@ -125,8 +125,8 @@ impl<'a> Court<'a> {
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
     }
 
-    /// Reports a frame with packets that must not be merged. If segments of the frame differ from the input, the wrong
-    /// merge is considered the cause.
+    /// Reports a frame that contains packets that must not be merged. If its segments also differ from the input, the
+    /// wrong merge is considered the cause.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
         let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
@@ -141,7 +141,7 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// Reports the changed packets of a frame; the changed field determines the violated rule.
+    /// Reports the changed packets in a frame. The field that was changed determines the rule that was violated.
     fn changes(&mut self, number: usize, left: &Left, meant: &[Option<usize>]) {
         for ((packet, member), meant) in left.packets.iter().zip(&left.members).zip(meant) {
             match (member, meant) {
@@ -162,14 +162,14 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// Returns the difference between an input packet and the output packet in its place.
+    /// Returns the difference between an input packet and the output packet that took its place.
     fn difference(&self, index: usize, packet: &[u8]) -> Difference {
         let Difference { text, rule } = difference(&self.vector.frames[index], packet);
         Difference { text: format!("packet {} was changed: {text}", index + 1), rule }
     }
 
-    /// Returns the input packet that a packet of a frame corresponds to: the same packet, or otherwise a missing
-    /// packet, preferably one that fits between its neighbors in the frame.
+    /// Returns the input packet that corresponds to a packet in a frame: the identical packet if there is one,
+    /// otherwise a missing packet, preferably one that fits between the neighbors in the frame.
     fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
         if let Some(member) = left.members[place] {
             return Some(member);
@@ -191,7 +191,7 @@ impl<'a> Court<'a> {
         (0..found.len()).filter(move |index| !found[*index])
     }
 
-    /// Returns the reason why the packets in `joined` must not be merged into one frame; `None` if they may be merged.
+    /// Returns why the packets in `joined` must not be merged into one frame; `None` if they may be merged.
     fn apart(&self, joined: &[usize]) -> Option<String> {
         if joined.len() < 2 {
             return None;
@@ -226,7 +226,7 @@ impl<'a> Court<'a> {
     }
 }
 
-/// Returns the reason why Grosso does not merge `packets` into one frame; `None` if it merges them.
+/// Returns why Grosso does not merge `packets` into one frame; `None` if it does.
 fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut coalescer = coalescer();
     let mut frames = 0;
@@ -246,7 +246,7 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 
-/// Returns whether a checksum of the packet is wrong.
+/// Returns whether any checksum in the packet is wrong.
 fn is_wrong(packet: &[u8]) -> bool {
     let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| ();
     let verdict = coalescer().push(Frame::new(PortBuffer::from(packet.to_vec())), 0, sink);
@@ -269,7 +269,8 @@ mod tests {
     use super::*;
     use crate::vectors::vectors;
 
-    /// Returns nearly valid records: frames of a vector, merged or not, with arbitrary headers and some bytes changed.
+    /// Returns nearly valid records: frames from a vector, merged or not, with arbitrary headers and a few changed
+    /// bytes.
     fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
         let mut records = Vec::new();
         while records.len() < 4 {

@@ -1,6 +1,6 @@
 //! Conformance tests for programs that coalesce packets, segment superframes or reassemble fragments: test vectors, a
 //! runner for the program under test, and the rules that its output must obey. `docs/conformance.md` describes the
-//! cases, the format and the rules. The command `grosso conform` (`grosso-cli`) uses this crate.
+//! cases, the format and the rules. This crate is used by the command `grosso conform` (`grosso-cli`).
 //!
 //! ```no_run
 //! use std::{sync::atomic::AtomicBool, time::Duration};
@@ -25,7 +25,7 @@
 //! | [`superframe`] | the packets in a record |
 //! | [`report`] | the score of a program, as text and as JSON |
 //!
-//! To test a coalescer in the same process, pass its output for the frames of a vector to [`judge`]:
+//! To test a coalescer in the same process, pass its output for a vector's frames to [`judge`]:
 //!
 //! ```
 //! use grosso_conform::{framing::Framed, judge, vectors};
@@ -42,8 +42,8 @@
 #![forbid(unsafe_code)]
 
 // Private modules: `exact` checks segmentation and reassembly, whose correct output is known; `difference` finds the
-// field in which two packets differ, and the rule that applies to it; `program` is a running program with limits on its
-// time and output.
+// field in which two packets differ, and the rule that applies to it; `program` runs a program and limits its time and
+// output.
 mod difference;
 mod exact;
 mod examination;
@@ -62,7 +62,7 @@ pub use self::{
     vectors::{Task, Vector, vectors, vectors_of},
 };
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Placeholder whose doc test is the example in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

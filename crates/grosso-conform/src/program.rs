@@ -1,5 +1,5 @@
-//! A running program with limits on its time and output. One thread writes to it and one reads from it, so no pipe can
-//! block the test, regardless of what the program reads or writes.
+//! A running program whose time and output are limited. One thread writes to it and another reads from it, so no pipe
+//! can block the test, no matter what the program reads or writes.
 
 use std::{
     ffi::OsString,
@@ -15,16 +15,16 @@ use super::{
     vectors::Vector,
 };
 
-/// A program that ended too early, or did not end.
+/// Way in which a program broke down: it ended too early, or did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Breakdown {
     /// The program did not answer in time.
     Hung(Duration),
     /// The program exited before its input ended.
     Ended(String),
-    /// The program wrote data that violate the format.
+    /// The program wrote data that violates the format.
     Misfit(Misfit),
-    /// The program wrote data after the last poll.
+    /// The program wrote more data after the last poll.
     Behind,
     /// The program exited with a failure status.
     Status(String),
@@ -53,22 +53,22 @@ impl core::fmt::Display for Breakdown {
     }
 }
 
-/// Output of a program in one poll; `None` if the program has closed its output.
+/// Output from one poll; `None` if the program has closed its output.
 type Answer = Result<Option<Vec<Framed>>, Misfit>;
 
-/// A running program.
+/// Running program.
 pub(crate) struct Judged {
     child: Child,
-    /// Channel for the polls to write; `None` once the program's input has ended.
+    /// Channel for the polls to be written; `None` once the program's input has ended.
     to: Option<Sender<Vec<u8>>>,
     from: Receiver<Answer>,
     time: Duration,
-    /// Whether the process has ended. Its ID may then belong to another process.
+    /// Whether the process has ended. If so, its ID may already belong to another process.
     has_ended: bool,
 }
 
 impl Judged {
-    /// Starts a program, which must answer each poll within `time`.
+    /// Starts a program, which then has to answer each poll within `time`.
     pub(crate) fn start(words: &[OsString], time: Duration) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
@@ -76,7 +76,7 @@ impl Judged {
         in_its_own_group(&mut command);
         let mut child = command.spawn()?;
         let (to, polls) = channel();
-        // The channel holds one answer, so the pipe fills up and blocks a program that writes endlessly.
+        // The channel holds a single answer, so a program that writes endlessly fills the pipe and is blocked.
         let (answers, from) = sync_channel(1);
         if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {
             thread::spawn(move || write(input, &polls));
@@ -91,7 +91,7 @@ impl Judged {
         vector: &Vector,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Vec<Framed>, Breakdown> {
-        // A program that no longer reads is detected by its missing answer.
+        // A program that no longer reads is detected because its answer is missing.
         let _ = self.to.as_ref().map(|to| to.send(poll(vector.header, &vector.frames)));
         match self.answer(is_interrupted)? {
             Ok(Some(records)) => Ok(records),
@@ -103,7 +103,7 @@ impl Judged {
         }
     }
 
-    /// Ends the program's input, and expects it to exit successfully without further output.
+    /// Ends the program's input. The program must then exit successfully without further output.
     pub(crate) fn finish(mut self, is_interrupted: impl Fn() -> bool) -> Result<(), Breakdown> {
         self.to = None;
         match self.answer(is_interrupted)? {
@@ -134,12 +134,12 @@ impl Judged {
         }
     }
 
-    /// Returns whether the program, whose output has ended, exits with a failure status in time.
+    /// Returns whether the program exits with a failure status in time. Its output has already ended.
     fn failed(&mut self) -> bool {
         self.ended(self.time).is_some_and(|status| !status.success())
     }
 
-    /// Returns the exit status of a program whose output has ended, as text.
+    /// Returns the exit status as text. The program's output has already ended.
     fn status(&mut self) -> String {
         match self.ended(self.time) {
             Some(status) => status.to_string(),
@@ -163,7 +163,7 @@ impl Judged {
     }
 }
 
-/// Kills a program that is still running, with its child processes. The threads that use its pipes then end.
+/// Kills a program that is still running, along with its child processes. The threads that use its pipes then end.
 impl Drop for Judged {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -216,5 +216,5 @@ fn kill_group(_: &Child) {}
 
 /// Interval between checks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Interval between checks whether the program has exited.
+/// Interval between checks of whether the program has exited.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -17,7 +17,7 @@ use crate::{fault::Fault, judge::RULES_OF_ALL, vectors::Vector};
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ConformReport {
-    /// Command line that started the program.
+    /// Command line with which the program was started.
     pub command: Vec<String>,
     #[serde(flatten)]
     pub score: Score,
@@ -38,12 +38,12 @@ pub struct Score {
     faults: Vec<FaultRow>,
 }
 
-/// Number of vectors for each result.
+/// Number of vectors by result.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct VectorCounts {
     right: u64,
     wrong: u64,
-    /// Vectors that were not tried, because the program broke down too often.
+    /// Vectors that were not tried because the program had broken down too often.
     left_out: u64,
 }
 
@@ -56,14 +56,14 @@ struct JoinCounts {
 /// Score of one rule.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct RuleRow {
-    /// Vectors that test the rule and were tried.
+    /// Number of vectors tried that test the rule.
     vectors: u64,
-    /// Vectors in which the rule was violated.
+    /// Number of vectors in which the rule was violated.
     wrong: u64,
     joins: JoinCounts,
 }
 
-/// Score of one rule, with the name of the rule.
+/// Score of one rule, with the rule's name.
 #[derive(Serialize, JsonSchema)]
 struct NamedRow {
     rule: String,
@@ -71,17 +71,17 @@ struct NamedRow {
     row: RuleRow,
 }
 
-/// A law that was violated in a vector.
+/// Law that was violated in a vector.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FaultRow {
     vector: String,
-    /// Description of the vector's test, as a sentence.
+    /// Sentence that says what the vector tests.
     shows: String,
     #[serde(flatten)]
     fault: Fault,
 }
 
-/// Number of a rule. Rules are ordered by letter and number: G4, G14, G14a.
+/// Rule number. Rules are ordered by letter and then by number: G4, G14, G14a.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuleNumber {
     letter: String,
@@ -108,7 +108,7 @@ impl core::fmt::Display for RuleNumber {
     }
 }
 
-/// Serializes the rules as a list, each with its name.
+/// Serializes the rules as a list in which each rule has a name.
 fn rows<S: Serializer>(
     rules: &BTreeMap<RuleNumber, RuleRow>,
     serializer: S,
@@ -121,7 +121,7 @@ fn rows<S: Serializer>(
 }
 
 impl Score {
-    /// Adds a tried vector, with its faults and the number of merged packets.
+    /// Adds a vector that was tried, with its faults and the number of merged packets.
     pub(crate) fn add(&mut self, vector: &Vector, faults: Vec<Fault>, joins: usize) {
         let tried = JoinCounts { made: joins as u64, possible: vector.joins as u64 };
         let count =
@@ -222,7 +222,7 @@ impl ConformReport {
     /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.conform/1");
 
-    /// Formats the faults in one vector.
+    /// Formats the faults found in one vector.
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {
         let FaultRow { vector, shows, .. } = &faults[0];
         let mut text = wrap_at(&format!("{}: {shows}", style.strong(vector)), COLUMNS);
@@ -260,7 +260,7 @@ impl Score {
     }
 }
 
-/// Maximum number of faults of a vector in text reports.
+/// Maximum number of faults per vector in text reports.
 const FAULTS_SHOWN_MAX: usize = 3;
 
 #[cfg(test)]

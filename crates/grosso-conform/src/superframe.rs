@@ -1,4 +1,4 @@
-//! Finds the packets that a record contains.
+//! Determines which packets a record contains.
 
 use grosso::{
     Meta,
@@ -18,17 +18,17 @@ use super::framing::Framed;
 /// All possible interpretations of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuperframeReadings {
-    /// The packets for each possible interpretation of the header, at least one. The header does not say whether
-    /// identifications are constant, or whether every packet has CWR.
+    /// Packets for each possible interpretation of the header, of which there is at least one. The header does not say
+    /// whether IP IDs are constant, or whether every packet has CWR set.
     pub readings: Vec<Vec<Vec<u8>>>,
     /// Whether the record marks the checksum as verified.
     pub vouches: bool,
 }
 
-/// Contradiction in a record, as a sentence, and the rule that it violates.
+/// Contradiction in a record, as a sentence, with the rule that it violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsound {
-    /// Rule that the contradiction violates.
+    /// Rule that was violated.
     pub rule: &'static str,
     /// Description of the contradiction.
     pub text: String,
@@ -71,7 +71,7 @@ pub fn read(record: &Framed) -> Result<SuperframeReadings, Unsound> {
     Ok(SuperframeReadings { readings, vouches })
 }
 
-/// Checks the fields that segmentation rewrites but that a receiver of the whole superframe relies on: lengths, IP
+/// Checks the fields that segmentation overwrites but on which a receiver of the whole superframe relies: lengths, IP
 /// header checksums, and the pseudo-header sum.
 fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
     for layer in stack.layers() {
@@ -102,7 +102,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
         return Err(Unsound { rule: "G51", text });
     };
     let mut seeded = frame.to_vec();
-    // Some headers have no pseudo-header sum.
+    // Some header types have no pseudo-header sum.
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
         let [is, should] = [frame, &seeded].map(|bytes| {
@@ -124,7 +124,7 @@ fn completed(frame: &[u8], meta: &Meta) -> Result<Vec<u8>, String> {
     Ok(packet)
 }
 
-/// Returns the metadata of a superframe for every interpretation of its header.
+/// Returns the metadata of a superframe, once for each interpretation of its header.
 fn readings(meta: Meta) -> impl Iterator<Item = Meta> {
     (0..1 << IP_LEVELS).flat_map(move |fixed| {
         [Cwr::First, Cwr::Every].into_iter().map(move |cwr| {
@@ -153,7 +153,7 @@ fn cut(frame: &[u8], meta: &Meta) -> Result<Vec<Vec<u8>>, String> {
 pub(crate) const LINK: LinkType = LinkType::Ethernet;
 /// Tunnel ports of every vector.
 pub(crate) const PORTS: Ports = Ports::ASSIGNED;
-/// Maximum number of segments of a superframe that are checked: several times as many as in any vector.
+/// Maximum number of segments that are checked in a superframe: several times as many as in any vector.
 const SEGMENTS_MAX: u16 = 512;
-/// Maximum number of IP headers in a packet of the vectors.
+/// Maximum number of IP headers in a packet from the vectors.
 const IP_LEVELS: u32 = 2;

@@ -1,4 +1,4 @@
-//! Test vectors of each task, as described in `docs/conformance.md`. The package contains the vectors of the
+//! Test vectors for each task, as described in `docs/conformance.md`. The package contains the vectors from the
 //! repository's `vectors/`.
 
 use grosso_capture::{CaptureReader, Entry};
@@ -20,35 +20,35 @@ pub enum Task {
     Reassemble,
 }
 
-/// A test vector: the packets that a program gets in one poll, and the correct output.
+/// Test vector: the packets that a program receives in one poll, and the correct output.
 #[derive(Debug)]
 pub struct Vector {
     /// Name of the vector.
     pub name: String,
     /// Rules that the vector tests.
     pub rules: Vec<String>,
-    /// Description of the test, as a sentence.
+    /// Sentence that says what the vector tests.
     pub shows: String,
-    /// Frames that the program under test gets as input.
+    /// Frames that the program under test receives as input.
     pub frames: Vec<Vec<u8>>,
     /// Virtio header of each input frame; zero except for superframes.
     pub header: [u8; HEADER_LEN],
     /// Correct outputs, if the input determines the output. There may be several, because a header does not say whether
-    /// identifications are constant.
+    /// IP IDs are constant.
     pub expected: Vec<Vec<Vec<u8>>>,
     /// Whether the order of the packets in the output matters.
     pub is_ordered: bool,
-    /// Indices of the frames that belong to each flow, in order of arrival.
+    /// Indices of the frames in each flow, in order of arrival.
     pub flows: Vec<Vec<usize>>,
     /// Number of packets that can merge with an earlier one.
     pub joins: usize,
 }
 
-/// Returns all test vectors that check how an implementation coalesces packets.
+/// Returns all test vectors for coalescing.
 ///
 /// # Errors
 ///
-/// Returns an internal failure if the vectors of this crate cannot be read.
+/// Returns an internal failure if this crate's vectors cannot be read.
 pub fn vectors() -> Result<Vec<Vector>, Failure> {
     vectors_of(Task::Coalesce)
 }
@@ -57,7 +57,7 @@ pub fn vectors() -> Result<Vec<Vector>, Failure> {
 ///
 /// # Errors
 ///
-/// Returns an internal failure if the vectors of this crate cannot be read.
+/// Returns an internal failure if this crate's vectors cannot be read.
 pub fn vectors_of(task: Task) -> Result<Vec<Vector>, Failure> {
     match task {
         Task::Coalesce => {
@@ -78,7 +78,7 @@ pub fn vectors_of(task: Task) -> Result<Vec<Vector>, Failure> {
     }
 }
 
-/// Reads a pair of files, one with rows and one with frames.
+/// Reads a pair of files: one with rows, the other with frames.
 fn page<T: for<'de> Deserialize<'de>>(
     json: &str,
     capture: &[u8],
@@ -119,7 +119,7 @@ struct VectorRow {
     out: Vec<VectorTrain>,
 }
 
-/// Frames by number, counted from 1.
+/// Frames by number, starting at 1.
 #[derive(Deserialize)]
 struct VectorSpan {
     first: usize,

@@ -15,7 +15,7 @@ use crate::{
 /// Settings for output to the user.
 #[derive(Clone, Debug)]
 pub struct Talk {
-    /// Whether a program reads the output: notes go into the report, and failures are JSON.
+    /// Whether a program reads the output. If so, notes go into the report, and failures are printed as JSON.
     pub json: bool,
     /// Whether to print only failures.
     pub quiet: bool,
@@ -23,41 +23,41 @@ pub struct Talk {
     pub verbose: bool,
     /// Conditions under which output is colored.
     pub when: When,
-    /// Notes that the report will contain. All clones of this value add to the same list.
+    /// Notes to be included in the report. All clones of this value share the list.
     warnings: Rc<RefCell<Vec<String>>>,
 }
 
 impl Talk {
-    /// Creates the settings of a command that has printed nothing yet.
+    /// Creates the settings for a command that has not printed anything yet.
     pub fn new(json: bool, quiet: bool, verbose: bool, when: When) -> Self {
         Self { json, quiet, verbose, when, warnings: Rc::default() }
     }
 
-    /// Prints a note about a fact that the user must know in order to interpret the result.
+    /// Prints a note: a fact that the user needs to interpret the result.
     pub fn note(&self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.print_message("note", &text);
         self.warnings.borrow_mut().push(text);
     }
 
-    /// Returns the notes so far, and clears them.
+    /// Returns the notes collected so far, and clears them.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }
 
-    /// Prints a hint that says how to solve the problem in the previous note.
+    /// Prints a hint: a remedy for the problem in the previous note.
     pub fn hint(&self, text: &str) {
         self.print_message("hint", text);
     }
 
-    /// Prints a line about the run itself, such as its rate.
+    /// Prints a line about the run itself, such as its speed.
     pub fn remark(&self, text: &str) {
         if !self.quiet && !self.json {
             eprint(&format!("grosso: {}", self.style().faint(text)));
         }
     }
 
-    /// Prints requested lines while the command runs, even with `quiet`.
+    /// Prints lines that the user requested while the command is running, even with `quiet`.
     pub fn block(&self, text: &str) {
         eprint(&harmless_painted(text.trim_end()));
     }
@@ -75,7 +75,7 @@ impl Talk {
         }
     }
 
-    /// Returns the style of standard error.
+    /// Returns the style for standard error.
     pub fn style(&self) -> Style {
         Style { color: self.when.decide(std::io::stderr().is_terminal()) }
     }
@@ -88,7 +88,7 @@ impl Talk {
     }
 }
 
-/// Writes a line to standard error. A write error is ignored.
+/// Writes a line to standard error. Write errors are ignored.
 fn eprint(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -1,10 +1,10 @@
-//! Describes errors in text that the user wrote, with the position of the error and the likely correction.
+//! Describes errors in text written by the user: what is wrong, where, and the likely correction.
 
 use core::{fmt, num::NonZeroU32, ops::Range};
 
 use crate::error::TextPlace;
 
-/// An error in a text, and its position.
+/// Error in user-written text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Line and column of the error.
@@ -13,14 +13,14 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Creates the error `what` about the bytes `span` of `text`.
+    /// Creates an error with the message `what` about the bytes `span` of `text`.
     pub fn at(text: &str, span: Range<usize>, what: &str) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count();
-        // Some messages of the parser span several lines.
+        // Some parser messages span several lines.
         let what = what.trim().replace('\n', "; ");
-        // Lines and columns of a text that fits into memory also fit into 32 bits.
+        // Line and column numbers fit into 32 bits if the text fits into memory.
         let number = |count: usize| {
             u32::try_from(count)
                 .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
@@ -29,7 +29,7 @@ impl Wrong {
         Self { place: TextPlace { line, column: number(column) }, what }
     }
 
-    /// Converts an error that the parser reports about `text`.
+    /// Converts an error that the TOML parser reports for `text`.
     pub fn of_parser(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), &readable(error.message()))
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Returns the name that the user may have meant by `word`.
+/// Returns the name that the user probably meant by `word`.
 pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))
@@ -50,7 +50,7 @@ pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, name)| name)
 }
 
-/// Returns the message for an unknown key, with the likely key or all known keys.
+/// Returns the message for an unknown key, which suggests a similar key or lists all known keys.
 pub fn no_key(unknown: &str, known: &[&str]) -> String {
     match similar(unknown, known.iter().copied()) {
         Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
@@ -58,8 +58,8 @@ pub fn no_key(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// Rewrites a message of the TOML parser without Rust type names: "invalid type: string "on", expected a boolean"
-/// becomes "expected true or false, found "on"". An unknown key is compared with the known ones.
+/// Rewrites a TOML parser message without Rust type names: "invalid type: string "on", expected a boolean" becomes
+/// "expected true or false, found "on"". For an unknown key, suggests a similar known one.
 pub fn readable(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let rest_of = |start: &str| message.strip_prefix(start);
@@ -118,7 +118,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// Returns the term that TOML's documentation uses for a Rust type.
+/// Returns the name that TOML's documentation uses for a Rust type.
 fn type_name(expected: &str) -> String {
     let most = match expected {
         "a boolean" => return "true or false".into(),
@@ -139,7 +139,7 @@ fn type_name(expected: &str) -> String {
     format!("a whole number from 0 to {most}")
 }
 
-/// Minimum Jaro-Winkler similarity between an unknown word and a name that is suggested instead.
+/// Minimum Jaro-Winkler similarity at which a name is suggested for an unknown word.
 const SIMILAR: f64 = 0.8;
 
 #[cfg(test)]

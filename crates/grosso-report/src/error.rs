@@ -1,4 +1,4 @@
-//! Failures of commands, and the exit code for each kind of failure.
+//! Command failures, and the exit code for each kind.
 
 use core::{
     fmt,
@@ -14,27 +14,27 @@ use serde::Serialize;
 use crate::needs::Needs;
 use crate::{name::harmless, schema::ReportForm};
 
-/// Exit code of a command. The numbers never change; `grosso help` lists them.
+/// Exit code of a command. The numbers never change. `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// The command succeeded, and the answer is yes.
     Yes = 0,
-    /// The command succeeded, and the answer is no: bad checksums, or something that `--strict` refuses.
+    /// The command succeeded, and the answer is no: for example, a checksum is bad, or `--strict` is not satisfied.
     No = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// The input is damaged or not supported. The part that could be processed was written.
+    /// The input is damaged or not supported. Whatever could be processed was written.
     Input = 3,
     /// The system refused a request, for example because a permission or a file is missing, or the disk is full.
     Environment = 4,
     /// A bug in Grosso.
     Internal = 5,
-    /// A thread of a data path did not end in time and was abandoned.
+    /// A data path thread did not end in time and was abandoned.
     Stuck = 6,
-    /// Ctrl-C, or SIGTERM while captures are read: 128 plus the number of SIGINT.
+    /// Ctrl-C was pressed, or SIGTERM arrived while captures were being read: 128 plus the number of SIGINT.
     Interrupted = 130,
-    /// The program that reads the output has closed the pipe: 128 plus the number of SIGPIPE.
+    /// The program reading the output closed the pipe: 128 plus the number of SIGPIPE.
     BrokenPipe = 141,
 }
 
@@ -44,15 +44,15 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure of a command: the error, its position, and the remedy.
+/// Failure of a command: the error, its position, and the remedy.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Failure {
     schema: &'static str,
-    /// Code by which programs can recognize the failure.
+    /// Code that identifies the failure for programs.
     pub code: &'static str,
     pub message: String,
-    /// Number of the packet with the error, counted from 1.
+    /// Number of the packet that caused the error, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<NonZeroU64>,
     /// Offset of the error in the input, in bytes.
@@ -69,12 +69,12 @@ pub struct Failure {
     #[serde(skip)]
     #[cfg(target_os = "linux")]
     pub missing: Needs,
-    /// Error number and path, if the system refused access to a file.
+    /// Error number and path, if the system denied access to a file.
     #[serde(skip)]
     pub refusal: Option<Box<SystemRefusal>>,
 }
 
-/// A file that the system refused to open, read or write.
+/// File that the system refused to open, read or write.
 #[derive(Clone, Debug)]
 pub struct SystemRefusal {
     /// Error number from the system.
@@ -83,7 +83,7 @@ pub struct SystemRefusal {
     pub path: String,
 }
 
-/// Removes the error numbers that the standard library appends to the system's messages.
+/// Removes the error numbers that the standard library appends to system messages.
 pub fn without_numbers(mut message: String) -> String {
     while let Some(start) = message.find(OS_ERROR)
         && let Some(len) = message[start..].find(')')
@@ -93,15 +93,15 @@ pub fn without_numbers(mut message: String) -> String {
     message
 }
 
-/// Text that precedes the error number, which the standard library appends to a message.
+/// Text before the error number that the standard library appends to a message.
 const OS_ERROR: &str = " (os error ";
 
-/// A position in a text.
+/// Position in text input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TextPlace {
-    /// Line, counted from 1.
+    /// Line number, starting at 1.
     pub line: NonZeroU32,
-    /// Character in the line, counted from 1.
+    /// Character position in the line, starting at 1.
     pub column: NonZeroU32,
 }
 
@@ -125,37 +125,37 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a command whose command line is wrong.
+    /// Creates the failure for an invalid command line.
     pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// Creates the failure of a command whose input is damaged or not supported.
+    /// Creates the failure for input that is damaged or not supported.
     pub fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
-    /// Creates the failure of a command whose request the system refused.
+    /// Creates the failure for a request that the system refused.
     pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
-    /// Creates the failure of a command that encountered a bug in Grosso.
+    /// Creates the failure for a bug in Grosso.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
     }
 
-    /// Creates the failure of a command that could not stop a thread of a data path in time.
+    /// Creates the failure for a data path thread that could not be stopped in time.
     pub fn stuck(message: impl Into<String>) -> Self {
         Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
-    /// Creates the failure of a command that Ctrl-C interrupted before it had a result.
+    /// Creates the failure for a command that Ctrl-C interrupted before it had a result.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }
 
-    /// Creates the failure of a command that could not read or write the capture called `name`.
+    /// Creates the failure for the capture `name`, which could not be read or written.
     pub fn capture(name: &str, error: &CaptureError) -> Self {
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
@@ -190,32 +190,32 @@ impl Failure {
         }
     }
 
-    /// Returns the failure with a remedy.
+    /// Adds a hint with a remedy.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
-    /// Returns the failure with the missing capabilities that caused it.
+    /// Adds the missing capabilities that caused the failure.
     #[cfg(target_os = "linux")]
     pub fn missing(self, missing: Needs) -> Self {
         Self { missing, ..self }
     }
 
-    /// Returns the failure with the error number that the system reported for the file at `path`.
+    /// Adds the error number that the system reported for the file at `path`.
     pub fn of_system(self, path: &str, error: &io::Error) -> Self {
         let errno = error.raw_os_error().and_then(NonZeroI32::new);
         let refusal = errno.map(|errno| Box::new(SystemRefusal { errno, path: path.to_owned() }));
         Self { refusal, ..self }
     }
 
-    /// Returns the failure with its position in a text.
+    /// Adds the position of the error in text input.
     pub fn at(self, place: TextPlace) -> Self {
         Self { place: Some(place), ..self }
     }
 
-    /// Returns the failure as the command prints it with `--json`, plus its exit code as `exit` and, if known, the
-    /// system's error number as `errno` and the file as `filename`.
+    /// Returns the failure in the form that the command prints with `--json`, plus the exit code as `exit` and, if
+    /// known, the system's error number as `errno` and the file as `filename`.
     pub fn json(&self) -> String {
         #[derive(Serialize)]
         struct WithExit<'a> {

@@ -1,11 +1,12 @@
-//! Reports of Grosso's commands and libraries: one value that is printed as text or as JSON, with a schema.
+//! Reports for Grosso's commands and libraries. A report is a single value that can be printed as text or as JSON, and
+//! its JSON has a schema.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`report`] | the parts that all reports share (tool, input, output), and the printing of a report |
 //! | [`schema`] | the names and versions of the JSON forms, and their JSON Schema |
 //! | [`error`] | failures with code, position, hint and exit code |
-//! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
+//! | [`diagnostic`] | errors in text that the user wrote: line, column, likely correction |
 //! | [`needs`] | sets of Linux capabilities |
 //! | [`console`], [`style`], [`progress`] | notes, hints, colors and the progress bar on standard error |
 //! | [`page`] | self-contained HTML pages with charts |
@@ -40,9 +41,9 @@
 //! assert_eq!(count.text(Style { color: false }), "2 packets\n");
 //! ```
 //!
-//! The reports themselves are in `grosso-analysis` (captures), `grosso-conform`, `grosso-daemon` (tunnels, counters)
-//! and `grosso-lab`. The command `grosso` (`grosso-cli`) prints them; `docs/json.md` describes their JSON form and the
-//! exit codes.
+//! The report types themselves are defined in `grosso-analysis` (captures), `grosso-conform`, `grosso-daemon` (tunnels,
+//! counters) and `grosso-lab`. The command `grosso` (`grosso-cli`) prints them. `docs/json.md` describes the JSON and
+//! the exit codes.
 #![forbid(unsafe_code)]
 
 pub mod console;
@@ -57,7 +58,7 @@ pub mod schema;
 pub mod style;
 pub mod units;
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Placeholder whose doc test is the example in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

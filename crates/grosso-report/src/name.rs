@@ -1,11 +1,11 @@
-//! Makes untrusted text, for example file names, harmless for a terminal.
+//! Makes untrusted text, such as file names, safe to print on a terminal.
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A file name: unchanged in JSON, and harmless when displayed.
+/// File name, which is unchanged in JSON but escaped when displayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Name(String);
@@ -16,12 +16,12 @@ impl Name {
         Self(path.display().to_string())
     }
 
-    /// Creates a name for several files.
+    /// Creates a name that stands for several files.
     pub const fn from(name: String) -> Self {
         Self(name)
     }
 
-    /// Returns the unchanged name, for output that is not shown as text.
+    /// Returns the name unescaped, for output that is not displayed as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -33,7 +33,7 @@ impl core::fmt::Display for Name {
     }
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for the shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -48,19 +48,19 @@ pub fn shown(path: &Path) -> String {
     Name::of(path).to_string()
 }
 
-/// Returns text in one line: characters that control a terminal or the writing direction are escaped, for example as
-/// `\x1b`.
+/// Returns text as a single line. Characters that control the terminal or the writing direction are escaped, for
+/// example as `\x1b`.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
-/// Escapes text as [`harmless`] does, but keeps line breaks and tabs.
+/// Escapes text like [`harmless`], but keeps line breaks and tabs.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// Escapes the characters that `kept` does not keep. At each position, `kept` returns the number of bytes of the
-/// remaining text to keep unchanged.
+/// Escapes all characters except those that `kept` keeps. At each position, `kept` returns how many bytes of the
+/// remaining text to leave unchanged.
 pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
@@ -76,7 +76,7 @@ pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
             rest = &rest[kept..];
         } else if let Some(odd) = rest.chars().next() {
             let code = u32::from(odd);
-            // Writing to a string cannot fail.
+            // Writing to a string never fails.
             let _ = match code {
                 0..=0xff => write!(safe, "\\x{code:02x}"),
                 _ => write!(safe, "\\u{{{code:x}}}"),
@@ -88,7 +88,7 @@ pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Returns whether a character controls the terminal, breaks lines or changes the text direction.
+/// Returns whether a character controls the terminal, breaks lines or changes the writing direction.
 fn is_odd(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,26 +1,26 @@
-//! Sets of capabilities that commands need.
+//! Sets of capabilities needed by commands.
 
-/// A set of the relevant capabilities: bit `n` is the capability at index `n` of [`CAPABILITIES`].
+/// Set of relevant capabilities: bit `n` is the capability at index `n` of [`CAPABILITIES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u8);
 
 impl Needs {
-    /// The empty set.
+    /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// Returns the capabilities with these names; other names are ignored.
+    /// Returns the capabilities with these names. Unknown names are ignored.
     pub fn of(names: &[&str]) -> Self {
         let has = |name: &str| names.contains(&name);
         let bits = CAPABILITIES.iter().enumerate().filter(|(_, (_, name))| has(name));
         Self(bits.fold(0, |all, (place, _)| all | 1 << place))
     }
 
-    /// Returns the union of both sets.
+    /// Returns the union of the two sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the capabilities of this set that `other` lacks.
+    /// Returns the capabilities that are in this set but not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -32,6 +32,6 @@ impl Needs {
     }
 }
 
-/// The relevant capabilities, with their numbers and their names in capabilities(7).
+/// Relevant capabilities, with their numbers and their names in capabilities(7).
 pub const CAPABILITIES: [(u32, &str); 4] =
     [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

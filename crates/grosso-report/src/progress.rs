@@ -1,17 +1,17 @@
-//! A progress bar.
+//! Progress bar.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress through a file, shown only on a terminal.
+/// Progress display for a file, shown only on a terminal.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Creates a bar for `bytes` bytes, or a counter if the number is unknown.
+    /// Creates a bar for `bytes` bytes, or a counter if the number of bytes is unknown.
     pub fn new(bytes: Option<u64>, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
@@ -28,7 +28,7 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// Creates a bar for `count` trials of the lab.
+    /// Creates a bar for `count` lab trials.
     pub fn trials(count: u64, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Shows that `bytes` bytes were read, or that this number of trials was completed.
+    /// Shows that `bytes` bytes have been read, or that this many trials are complete.
     #[inline]
     pub fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {

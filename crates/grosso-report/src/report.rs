@@ -1,5 +1,4 @@
-//! Prints reports of commands as text or as JSON, both from the same value. Defines the parts and the destinations of
-//! reports.
+//! Defines the parts and destinations of command reports, and prints a report as text or as JSON from the same value.
 
 use core::{ops::Deref, time::Duration};
 use std::io::{self, IsTerminal, Write};
@@ -17,12 +16,12 @@ use crate::{
     units,
 };
 
-/// The report of a command, without the fields that every report has: [`Envelope`] adds them.
+/// Report of a command, without the fields common to all reports, which [`Envelope`] adds.
 pub trait Report: Serialize {
-    /// Returns the JSON form of the report.
+    /// Returns the name and schema of the report's JSON.
     fn form(&self) -> ReportForm;
 
-    /// Returns the report as text: lines of at most [`COLUMNS`] columns.
+    /// Returns the report as text, in lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
 
     /// Returns the capture that was read, if any.
@@ -35,14 +34,14 @@ pub trait Report: Serialize {
         None
     }
 
-    /// Returns how much was read before Ctrl-C; `None` if reading was not interrupted. The report covers only what was
-    /// read.
+    /// Returns how much was read before Ctrl-C; `None` if reading was not interrupted. The report covers only that
+    /// part.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }
 }
 
-// A doc comment here would become the description in every schema, which must describe the body instead.
+// A doc comment here would become the description in every schema, where a description of the body is needed.
 #[expect(missing_docs, reason = "a comment is the description of the schema")]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Envelope<R> {
@@ -54,7 +53,7 @@ pub struct Envelope<R> {
 }
 
 impl<R: Report> Envelope<R> {
-    /// Creates the report with this body. Warnings are the notes that a user would see on a terminal.
+    /// Creates a report with this body. `warnings` are the notes that a user would see on a terminal.
     pub fn new(body: R, warnings: Vec<String>) -> Self {
         Self::of(body.form(), body, warnings)
     }
@@ -74,17 +73,18 @@ impl<R> Deref for Envelope<R> {
     }
 }
 
-/// The destination of a report.
+/// Destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Standard output, because the report is the data.
+    /// Standard output, because the report is the command's result.
     Standard,
-    /// Standard error, because a capture is written to standard output.
+    /// Standard error, because a capture goes to standard output.
     Error,
 }
 
 impl Place {
-    /// Returns the report's destination for a command that also writes an output.
+    /// Returns where the report goes if the command also writes a capture. `is_standard_output` means that the capture
+    /// goes to standard output.
     pub fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }
@@ -104,7 +104,7 @@ pub fn print_bare(report: &impl Report, talk: &Talk, place: Place) -> Result<(),
     show(report, report, talk, place)
 }
 
-/// Prints a report as text, or `json` as JSON if that was requested.
+/// Prints a report as text, or `json` if JSON was requested.
 fn show(
     report: &impl Report,
     json: &impl Serialize,
@@ -128,7 +128,7 @@ fn show(
     put(&text, place)
 }
 
-/// Returns the notes that follow from a report itself: an interruption, damage, and missing timestamps.
+/// Returns notes about facts in the report: an interruption, damage, and missing timestamps.
 pub fn notes(report: &impl Report) -> Vec<String> {
     let mut notes: Vec<_> = report.interrupted().map(|cut| cut.to_string()).into_iter().collect();
     let Some(output) = report.output() else { return notes };
@@ -146,13 +146,13 @@ pub fn notes(report: &impl Report) -> Vec<String> {
     notes
 }
 
-/// Removes control characters from the text, except those that the style added.
+/// Removes control characters from the text, except for those added by the style.
 fn harmless(text: &str, style: Style) -> String {
     let harmless = if style.color { harmless_painted(text) } else { harmless_lines(text) };
     harmless.into_owned()
 }
 
-/// Prints text to the stream that `place` selects.
+/// Prints text to the stream selected by `place`.
 pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     let written = match place {
         Place::Standard => {
@@ -164,7 +164,7 @@ pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     written.map_err(unwritten)
 }
 
-/// Converts an error from printing, such as a closed pipe or a full disk, to a failure.
+/// Converts a printing error, such as a closed pipe or a full disk, to a failure.
 pub fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
@@ -183,7 +183,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Grosso, with the version of this crate, which all crates share.
+    /// Grosso, with the version of this crate. All crates have the same version.
     pub const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
 }
 
@@ -192,7 +192,7 @@ impl Tool {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct InputFacts {
     pub path: Name,
-    /// The input as a user types it.
+    /// Input as the user would type it.
     #[serde(skip)]
     pub typed: Vec<String>,
     /// Hash of the stored file; `None` without `--hash`, if the file was not read completely, or if there are several
@@ -202,7 +202,7 @@ pub struct InputFacts {
     pub packets: u64,
     /// Total number of captured bytes.
     pub bytes: u64,
-    /// The captures, if there are several.
+    /// The individual captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileFacts>,
     /// Part of the input that was read, if Ctrl-C interrupted the command.
@@ -220,13 +220,13 @@ impl InputFacts {
         alone.chain(several).collect()
     }
 
-    /// Returns the command-line arguments for reading the same input, quoted for a shell.
+    /// Returns the command-line arguments that read the same input, quoted for the shell.
     pub fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// One of several captures that were read together.
+/// One of several captures that were read as one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FileFacts {
@@ -243,14 +243,14 @@ pub struct Interrupted {
     packets: u64,
     /// Percentage of the stored file that was read; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
-    /// Whether Ctrl-C arrived in the first of two passes. The report does not include that pass.
+    /// Whether Ctrl-C arrived during the first of two passes. The report does not cover that pass.
     #[serde(skip)]
     in_first_pass: bool,
 }
 
 impl Interrupted {
-    /// Describes input of which `packets` packets were read before Ctrl-C. `share` contains the number of bytes that
-    /// were read and the total number.
+    /// Describes input that was interrupted by Ctrl-C after `packets` packets. `share` is the number of bytes read and
+    /// the total number of bytes.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
@@ -271,15 +271,14 @@ impl core::fmt::Display for Interrupted {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct OutputFacts {
-    /// Name of the output; `None` if only the report is written.
+    /// Name of the output; `None` if the command only prints the report.
     pub path: Option<Name>,
     pub format: String,
     pub packets: u64,
     pub bytes: u64,
-    /// Packets and other blocks with damaged options. Of these options, the first damaged one and all later ones are
-    /// omitted.
+    /// Packets and other blocks with damaged options. The first damaged option and all options after it are dropped.
     pub damaged_options: u64,
-    /// Packets whose timestamp is 0 because the input contains none for them.
+    /// Packets whose timestamp is 0 because the input contains none.
     #[serde(skip)]
     pub without_time: u64,
 }
@@ -294,7 +293,7 @@ impl OutputFacts {
     }
 }
 
-/// Prints the elapsed time and the rate to an interactive user if the work took long.
+/// Prints the elapsed time and the rate for an interactive user, if the work took long.
 pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     if elapsed < LONG || !io::stderr().is_terminal() {
         return;
@@ -309,7 +308,7 @@ pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     ));
 }
 
-/// Minimum duration of work for which the rate is printed.
+/// Minimum duration of the work for the rate to be printed.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Counts by name, without zero counts.
@@ -320,7 +319,7 @@ pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Coun
     names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
 }
 
-/// Formats lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
+/// Formats lines such as `  label   name 12, name 3` of at most [`COLUMNS`] columns, with the largest count first.
 pub fn count_lines(label: &str, counts: &Counts) -> String {
     let mut sorted: Vec<_> = counts.iter().collect();
     sorted.sort_by_key(|(_, value)| core::cmp::Reverse(**value));
@@ -328,8 +327,8 @@ pub fn count_lines(label: &str, counts: &Counts) -> String {
     list_lines(label, words)
 }
 
-/// Formats a list as lines `  label   word, word` of at most [`COLUMNS`] columns. Returns an empty text if there are no
-/// words.
+/// Formats a list as lines such as `  label   word, word` of at most [`COLUMNS`] columns. Returns an empty string if
+/// the list is empty.
 pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     let mut line = format!("  {label:<LABEL_COLUMNS$}");
@@ -353,12 +352,12 @@ pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// Breaks a text into lines of at most [`COLUMNS`] columns.
+/// Breaks text into lines of at most [`COLUMNS`] columns.
 pub fn wrap(text: &str) -> String {
     wrap_at(text, COLUMNS)
 }
 
-/// Breaks a text into lines of at most `columns` columns.
+/// Breaks text into lines of at most `columns` columns.
 pub fn wrap_at(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;

@@ -1,4 +1,4 @@
-//! JSON forms: the names in the field `schema` of reports, and the JSON Schema of each form.
+//! JSON schemas of reports: the name and version in a report's `schema` field, and the JSON Schema itself.
 
 use std::io::{self, Read};
 
@@ -9,19 +9,19 @@ use serde_json::Value;
 #[cfg(feature = "derive-schemas")]
 pub use derived::document;
 
-/// A JSON form.
+/// Name and JSON Schema of a report type.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportForm {
-    /// Name and version of the form, for example `grosso.wire/2`.
+    /// Name and version, for example `grosso.wire/2`.
     pub name: &'static str,
-    /// Function that derives the schema. Only tests derive schemas, because the code would make up about 6 % of the
+    /// Function that derives the JSON Schema. Only tests call it, because the code would make up about 6 % of the
     /// program.
     #[cfg(feature = "derive-schemas")]
     schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 impl ReportForm {
-    /// Creates the form with this name for values of type `T`.
+    /// Creates the description of values of type `T`, with this name.
     pub const fn of<T: JsonSchema>(name: &'static str) -> Self {
         Self {
             name,
@@ -31,23 +31,23 @@ impl ReportForm {
     }
 }
 
-/// A page that documents the report forms of one or more commands.
+/// Page that documents the reports of one or more commands.
 #[derive(Clone, Copy, Debug)]
 pub struct FormPage {
-    /// Commands that the page documents. A subcommand is written after its command and a space.
+    /// Commands that the page documents. A subcommand is written after its command, separated by a space.
     pub commands: &'static [&'static str],
     /// Forms of the reports.
     pub forms: &'static [ReportForm],
 }
 
 impl FormPage {
-    /// Returns the name of the page's document, which is the name of its first command with hyphens.
+    /// Returns the name of the page's document: the name of its first command, with hyphens in place of spaces.
     pub fn document_name(&self) -> String {
         self.commands.first().copied().unwrap_or_default().replace(' ', "-")
     }
 
-    /// Returns the schema for all forms of the page, read from `packed`: a compressed JSON object (Deflate) that
-    /// contains every document by name.
+    /// Returns the schema that covers all reports on the page. `packed` is a JSON object, compressed with Deflate, that
+    /// contains all documents by name.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ mod derived {
     use super::ReportForm;
 
     impl ReportForm {
-        /// Derives the schema of this form, in which the field `schema` is a constant.
+        /// Derives the JSON Schema of this report type, in which the field `schema` is a constant.
         fn schema(self, generator: &mut SchemaGenerator) -> Map<String, Value> {
             let mut schema = (self.schema)(generator).to_value();
             for place in ["/properties/schema", "/items/properties/schema"] {
@@ -81,12 +81,12 @@ mod derived {
                     });
                 }
             }
-            // A schema that is not an object accepts every value and carries no information.
+            // A schema that is not an object accepts every value, so it carries no information.
             schema.as_object().cloned().unwrap_or_default()
         }
     }
 
-    /// Returns the schema that covers all of `forms`.
+    /// Returns one schema that covers all of `forms`.
     pub fn document(title: &str, forms: &[ReportForm]) -> Value {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();

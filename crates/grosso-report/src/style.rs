@@ -1,4 +1,4 @@
-//! Colors text on a terminal if the user wants colors.
+//! Colors text on a terminal, if the user wants colors.
 
 use core::fmt::Display;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ pub enum When {
 }
 
 impl When {
-    /// Returns whether to color a stream. An option overrides the environment, and `NO_COLOR` overrides
+    /// Returns whether to color a stream. The option overrides the environment, and `NO_COLOR` overrides
     /// `CLICOLOR_FORCE` (no-color.org, bixense.com/clicolors).
     pub fn decide(self, is_terminal: bool) -> bool {
         let is_set =
@@ -34,7 +34,7 @@ impl When {
     }
 }
 
-/// Style of a stream.
+/// Style of an output stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Whether to use colors.
@@ -42,27 +42,27 @@ pub struct Style {
 }
 
 impl Style {
-    /// Formats text so that it stands out.
+    /// Makes text stand out.
     pub fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
-    /// Formats text that readers may skip.
+    /// Makes text less prominent, because readers may skip it.
     pub fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }
 
-    /// Formats text about an error.
+    /// Formats text that reports an error.
     pub fn bad(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(BAD, text)
     }
 
-    /// Formats text about something noteworthy.
+    /// Formats text that reports something noteworthy.
     pub fn notice(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(NOTICE, text)
     }
 
-    /// Formats text about something valid.
+    /// Formats text that reports something valid.
     pub fn good(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(GOOD, text)
     }
@@ -74,7 +74,7 @@ impl Style {
     }
 }
 
-/// Escapes text as [`harmless_lines`] does, but keeps the color codes of [`Style`].
+/// Escapes text like [`harmless_lines`], but keeps the color codes of [`Style`].
 pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),
@@ -83,7 +83,7 @@ pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     escape(text, kept)
 }
 
-/// Returns the length in bytes of our own color code at the start of a text: 0 if there is none.
+/// Returns the length in bytes of one of our color codes at the start of a string; 0 if there is none.
 fn painted_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]

@@ -1,6 +1,6 @@
-//! Formats numbers with units so that people can read them.
+//! Formats numbers and units for human readers.
 
-/// Formats a number of bytes, for example `12.65 MB`, in decimal units as other capture tools do.
+/// Formats a number of bytes in decimal units, as other capture tools do, for example `12.65 MB`.
 pub fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -22,7 +22,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Formats a time exactly, in the syntax of options, for example `20us`.
+/// Formats a time exactly, in the syntax used for options, for example `20us`.
 pub fn exact_time(nanoseconds: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let found = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
@@ -33,10 +33,10 @@ pub fn exact_time(nanoseconds: u64) -> String {
     }
 }
 
-/// Parses a time with its unit, as [`exact_time`] formats it; returns nanoseconds.
+/// Parses a time with a unit, as formatted by [`exact_time`]. Returns nanoseconds.
 ///
 /// # Errors
-/// Fails if the text is not a number and a unit, or the time exceeds 64 bits.
+/// Fails if the string is not a number followed by a unit, or if the time does not fit into 64 bits.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -69,7 +69,7 @@ pub fn percentage(part: u64, whole: u64) -> f64 {
     tenths.min(999.0) / 10.0
 }
 
-/// Rounds to two significant digits, for messages such as `about 8700`.
+/// Rounds to two significant digits, for use in messages such as `about 8700`.
 pub fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));

@@ -9,11 +9,11 @@ use grosso_wire::LinkType;
 
 use crate::{error::Failure, name::harmless};
 
-/// Filter expression that is compiled once for each link type in the captures.
+/// Filter expression, which is compiled once for each link type that occurs in the captures.
 pub(crate) struct Filter {
     text: String,
     command: String,
-    /// Link type set by the user.
+    /// Link type that the user specified.
     forced: Option<u32>,
     programs: Vec<(u32, Program)>,
     fault: Rc<RefCell<Option<Failure>>>,
@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// Returns the shared cell for a failure that stops the filtering.
+    /// Returns the shared cell that holds the failure if filtering stops.
     pub(crate) fn fault(&self) -> Rc<RefCell<Option<Failure>>> {
         Rc::clone(&self.fault)
     }
@@ -48,7 +48,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Returns the function that selects packets.
+    /// Returns a function that decides whether a packet matches the filter.
     pub(crate) fn select(mut self) -> Select {
         Box::new(move |packet| {
             let link_type = self.forced.unwrap_or(packet.description.link_type);
@@ -83,7 +83,8 @@ pub fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Fai
     })
 }
 
-/// Stand-in for a compiled filter on systems without libpcap. The type has no values, because nothing can be compiled.
+/// Stand-in for a compiled filter on systems without libpcap. It has no variants, because no filter can be compiled
+/// there.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Program {}
 

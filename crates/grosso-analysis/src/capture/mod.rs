@@ -1,4 +1,4 @@
-//! Reads several captures as one, writes captures, and defines the trait for commands that process captures.
+//! Reading and writing of captures, and the trait for commands that process them. Several captures can be read as one.
 //!
 //! | module | job |
 //! |---|---|
@@ -42,7 +42,7 @@ pub(crate) use self::{
     write::{Output, refuse_input},
 };
 
-/// Returns an unpredictable seed, so that nobody can craft a capture with hash collisions (P50).
+/// Returns an unpredictable seed, which prevents crafted captures from causing hash collisions (P50).
 pub fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! Opens the captures that a command reads once or twice: files, directories and pipes.
+//! Opens the captures that a command reads, once or twice: files, directories or pipes.
 
 use std::{
     cell::Cell,
@@ -18,31 +18,31 @@ use super::{
 };
 use crate::{error::Failure, name::shown, units};
 
-/// Captures that are read as one input, and the filter that selects their packets.
+/// Captures to read as one input, and the filter to apply.
 pub struct Captures {
     members: Vec<OneSource>,
     filter: Option<String>,
     command: String,
-    /// Whether Ctrl-C stopped reading from a pipe. The packets before that point are still processed.
+    /// Whether Ctrl-C stopped reading from a pipe. The packets read by then are still processed.
     is_cut_off: bool,
-    /// Whether the captures have been opened for the first of two passes.
+    /// Whether the captures have already been opened for the first of two passes.
     is_read_before: Cell<bool>,
 }
 
-/// Path of a capture, and optionally the bytes to read instead of the file.
+/// Path of a capture, and the bytes to read instead of the file, if any.
 struct OneSource {
     path: PathBuf,
     held: Option<HeldBytes>,
 }
 
-/// Bytes that are read in place of a file: a copied pipe, or memory.
+/// Bytes that are read in place of a file: a copy of a pipe, or data in memory.
 enum HeldBytes {
     /// Copy of a pipe, in an unnamed temporary file (ADR 0045).
     Spool(File),
     Memory(Arc<[u8]>),
 }
 
-/// A pipe whose bytes are copied to a temporary file as they are read.
+/// Reader of a pipe that copies the bytes to a temporary file as it reads them.
 struct Spooled {
     source: CaptureStream,
     spool: File,
@@ -57,8 +57,8 @@ impl Read for Spooled {
 }
 
 impl Captures {
-    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped with a
-    /// note.
+    /// Finds the captures that the user named. Captures in a directory are skipped with a note if their compression is
+    /// unsupported.
     ///
     /// # Errors
     /// Fails if a capture does not exist, or if there are too many.
@@ -109,7 +109,7 @@ impl Captures {
         })
     }
 
-    /// Creates the input from a capture in memory. `name` appears in messages and reports.
+    /// Creates the input from a capture in memory. Messages and reports refer to it as `name`.
     pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
         let held = Some(HeldBytes::Memory(bytes.into()));
         Self {
@@ -138,10 +138,10 @@ impl Captures {
         self.members.first().map_or_else(|| Path::new(""), |first| &first.path)
     }
 
-    /// Copies every pipe until it ends, so that all captures can be read more than once.
+    /// Copies every pipe to its end, so that all captures can be read more than once.
     ///
     /// # Errors
-    /// Fails if the first bytes of a pipe do not start a capture, or if the temporary directory has no space.
+    /// Fails if the data in a pipe does not start like a capture, or if the temporary directory is full.
     pub(crate) fn keep(&mut self, session: &Session) -> Result<(), Failure> {
         for member in &mut self.members {
             if member.held.is_some() {
@@ -154,7 +154,7 @@ impl Captures {
                     source: CaptureStream::new(ByteStream::File(stream), false, session),
                     spool,
                 };
-                // A pipe that is not a capture may never end.
+                // A pipe that does not contain a capture may never end.
                 let first = CaptureReader::new(&mut kept).map(drop);
                 first.or_else(|error| match error {
                     CaptureError::Io { source, .. } => Err(spool_failure(source)),
@@ -173,8 +173,8 @@ impl Captures {
         self.members.iter().all(|member| member.held.is_some() || input::is_file(&member.path))
     }
 
-    /// Opens the captures at their start. They can be read only once at a time. Set `is_hashed` if the hashes of the
-    /// captures are needed.
+    /// Opens the captures at their start. Only one input can be open at a time. Set `is_hashed` to hash the captures
+    /// while reading.
     ///
     /// # Errors
     /// Fails if a file cannot be opened or is not a capture, or if the filter is invalid.
@@ -234,7 +234,7 @@ impl Captures {
             readers.iter().flat_map(|(r, _)| r.interfaces()).map(|i| i.link_type).collect();
         let select = match filter {
             Some(mut filter) => {
-                // An invalid expression is reported before anything is written.
+                // Report an invalid expression before anything is written.
                 links.into_iter().try_for_each(|link| filter.prepare(link))?;
                 Some(filter.select())
             }
@@ -292,7 +292,7 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
             Err(CaptureError::NotACapture { .. }) => {}
             Err(CaptureError::UnsupportedFormat { .. }) => skipped.push(name_of(&path)),
             Err(CaptureError::Io { source, .. }) => return Err(io_failure(&path, source)),
-            // Damage is reported when the capture is read.
+            // Damage is reported later, when the capture is read.
             _ => found.push(path),
         }
     }
@@ -304,8 +304,8 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// Converts the result of opening a capture. If bytes are missing after Ctrl-C, the error reports the interruption, not
-/// a damaged capture.
+/// Converts the result of opening a capture. If Ctrl-C is the reason for missing bytes, the error reports the
+/// interruption instead of a damaged capture.
 fn opened<T>(
     path: &Path,
     reader: Result<T, CaptureError>,
@@ -336,7 +336,7 @@ fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 
-/// Creates the failure for a capture that cannot be read.
+/// Creates the failure for a capture that could not be read.
 fn io_failure(path: &Path, source: io::Error) -> Failure {
     let path = if is_pipe(path) { name_of(path) } else { path.display().to_string() };
     Failure::capture(&path.clone(), &CaptureError::Io { path, source })
@@ -349,7 +349,7 @@ fn spool_failure(error: io::Error) -> Failure {
     Failure::environment("environment.spool", message).hint(hint)
 }
 
-/// Creates a temporary file without a name.
+/// Creates an unnamed temporary file.
 #[cfg(not(target_family = "wasm"))]
 fn temporary_file() -> io::Result<File> {
     tempfile::tempfile()
@@ -360,8 +360,8 @@ fn temporary_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns standard input without a user-space buffer, because a poll of the descriptor would not see bytes that are
-/// already in a buffer.
+/// Returns standard input without a user-space buffer, because `poll` on the descriptor would not see bytes that are
+/// already buffered.
 #[cfg(unix)]
 fn standard_input() -> io::Result<File> {
     use std::os::fd::AsFd;
@@ -381,5 +381,5 @@ fn standard_input() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Maximum number of captures that are read as one: each needs an open file and a buffer of 1 MB.
+/// Maximum number of captures that are read as one: each needs an open file and a 1 MB buffer.
 const CAPTURES_MAX: usize = 512;

@@ -1,4 +1,4 @@
-//! Defines the trait of commands that read captures, and the result of a command.
+//! The trait for commands that read captures, and the result of such a command.
 
 use grosso_capture::Format;
 
@@ -13,7 +13,7 @@ use crate::{
     report::{Place, Report},
 };
 
-/// Command that reads captures. The implementing type holds the options, and `run` returns a report.
+/// Command that reads captures. The type that implements this trait holds the options, and `run` returns a report.
 pub trait CaptureCommand {
     /// Report of the command.
     type Report: Report;
@@ -21,8 +21,8 @@ pub trait CaptureCommand {
     /// Reads the captures, and writes the output if the command has one.
     ///
     /// # Errors
-    /// Fails if a capture cannot be opened or the output cannot be written. A damaged capture is an error of
-    /// [`End::conclude`], because the report contains everything before the damage.
+    /// Fails if a capture cannot be opened or the output cannot be written. A damaged capture is reported by
+    /// [`End::conclude`] instead, because the report still covers everything before the damage.
     fn run(self, files: Files, session: &Session) -> Result<Outcome<Self::Report>, Failure>;
 }
 
@@ -35,19 +35,20 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the input and the output. By default, the output has the format of the input.
+    /// Opens the input and the output. The output format defaults to that of the input.
     pub(crate) fn open(&self, session: &Session) -> Result<(Input, Output), Failure> {
         let input = self.input(session)?;
         let output = self.output(input.reader.format(), &input, session)?;
         Ok((input, output))
     }
 
-    /// Opens the input. Its hash is computed if the output or the report needs it.
+    /// Opens the input, and hashes it if the output or the report needs the hash.
     pub(crate) fn input(&self, session: &Session) -> Result<Input, Failure> {
         self.captures.input(self.target.keeps_hash(session), session)
     }
 
-    /// Creates the output for an open input. `default` is the format if neither the user nor the file name selects one.
+    /// Creates the output for an open input. The format is `default` unless the user or the file name selects another
+    /// one.
     pub(crate) fn output(
         &self,
         default: Format,
@@ -58,8 +59,7 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than the input's. By default, the output has the format of the
-    /// input.
+    /// Creates an output whose packets may be longer than those in the input. The format defaults to that of the input.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,
@@ -72,9 +72,9 @@ impl Files {
 
 /// Result of a command that reads captures.
 pub struct Outcome<R> {
-    /// Report of everything that was read.
+    /// Report on everything that was read.
     pub report: R,
-    /// Stream for the report: standard error if the capture is written to standard output.
+    /// Stream to which the report is written: standard error if the capture is written to standard output.
     pub place: Place,
     /// Reason why reading ended.
     pub end: End,
@@ -85,31 +85,31 @@ pub struct End {
     ending: Ending,
     unparsed: Unparsed,
     input: Input,
-    /// Total length of all packets in bytes, if the processing rate is reported.
+    /// Total length of all packets in bytes, if the processing rate is to be reported.
     bytes: Option<u64>,
     words: EndWording,
     is_no: bool,
     failure: Option<Failure>,
 }
 
-/// Phrases that a command uses in its messages about damage and about packets that cannot be parsed.
+/// Wording of a command's messages about damage and unparsable packets.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWording {
-    /// Phrase for the work done on the packets before the damage.
+    /// Participle that says what was done with the packets before the damage.
     done: &'static str,
-    /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
+    /// Sentence about packets that could not be parsed, with a trailing space; may be empty.
     unparsed: &'static str,
 }
 
 impl EndWording {
-    /// Phrases for a command that writes a capture.
+    /// Wording for a command that writes a capture.
     pub(crate) const WRITTEN: Self = Self {
         done: "processed and written",
         unparsed: "Packets of this type pass through unchanged; ",
     };
-    /// Phrases of a command that only reports.
+    /// Wording for a command that only reports.
     pub(crate) const PROCESSED: Self = Self { done: "processed", unparsed: "" };
-    /// Phrases of a command that writes tables.
+    /// Wording for a command that writes tables.
     #[cfg(feature = "tables")]
     pub(crate) const TABLES: Self = Self {
         done: "processed and written",
@@ -118,7 +118,7 @@ impl EndWording {
 }
 
 impl End {
-    /// Creates the result of a command that read `input`. `ending` is the reason why reading ended.
+    /// Creates the result of a command that read `input`. `ending` says why reading stopped.
     pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWording) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
@@ -133,21 +133,20 @@ impl End {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of an additional output. [`Self::conclude`] returns it if reading succeeded.
+    /// Adds the failure of an additional output, which [`Self::conclude`] returns if reading succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }
 
-    /// Returns the number of packets and their total length in bytes, if the processing rate is reported.
+    /// Returns the number and total length of all packets, if the processing rate is to be reported.
     pub fn work(&self) -> Option<(u64, u64)> {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the exit status, which is [`Exit::No`] if something remained uncertain or wrong. Call this after the
-    /// report is shown.
+    /// Returns the exit status: [`Exit::No`] if a result is uncertain or negative. Call this after showing the report.
     ///
     /// # Errors
-    /// Fails if the input is damaged or has packets with an unsupported link type.
+    /// Fails if the input is damaged or contains packets with an unsupported link type.
     pub fn conclude(self, session: &Session) -> Result<Exit, Failure> {
         let exit = self.ending.conclude(&self.input, session, self.words.done)?;
         self.unparsed.conclude(&self.input, self.words.unparsed)?;

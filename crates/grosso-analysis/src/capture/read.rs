@@ -1,4 +1,4 @@
-//! Reads captures. Shows progress, stops on Ctrl-C, and records the hash and the origin of each capture.
+//! Reads captures, shows progress, stops on Ctrl-C, and records the hash and origin of each capture.
 
 use std::{
     cell::RefCell,
@@ -34,13 +34,13 @@ pub(crate) struct Input {
     pub(crate) links: Links,
     pub(crate) devices: Devices,
     origins: Vec<Origin>,
-    /// State shared with the function that merges the captures; `None` unless packets are merged or filtered.
+    /// State shared with the code that merges the captures; `None` if the packets are neither merged nor filtered.
     merged: Option<Merged>,
     /// Filter expression that selects the packets.
     filter: Option<String>,
-    /// Whether the report contains the hashes. Sometimes only the output needs a hash.
+    /// Whether the report contains the hashes. If not, the hash may still be needed for the output.
     names_hash: bool,
-    /// Whether Ctrl-C interrupted the copying of a pipe, so the copy is incomplete.
+    /// Whether Ctrl-C interrupted the copying of a pipe, which leaves the copy incomplete.
     pub(crate) is_cut_off: bool,
     /// Part of the input that was read before Ctrl-C; `None` if reading was not interrupted.
     interruption: Option<Interrupted>,
@@ -49,15 +49,14 @@ pub(crate) struct Input {
     interrupted: Arc<AtomicBool>,
 }
 
-/// State shared with the function that merges captures.
+/// State shared with the code that merges captures.
 pub(crate) struct Merged {
     pub(crate) outcome: Rc<RefCell<Outcome>>,
-    /// Failure of the filter.
+    /// Failure in the filter, if any.
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
 }
 
-/// Mapping from the interfaces of the captures to devices. The same device may appear as an interface in several
-/// captures.
+/// Mapping from interfaces to devices. The same device may appear as an interface in several captures.
 #[derive(Clone)]
 pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
 
@@ -68,7 +67,7 @@ impl Devices {
         self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
     }
 
-    /// Returns the origin of the packet that was read last.
+    /// Returns where the most recently read packet comes from.
     #[inline]
     fn origin_of(&self, packet: &Packet<'_>) -> PacketOrigin {
         let merged = self.0.as_ref().and_then(|outcome| outcome.borrow_mut().next_origin());
@@ -84,19 +83,19 @@ pub(crate) struct Origin {
     pub(crate) name: String,
     /// Length of the file in bytes; `None` for a pipe.
     len: Option<u64>,
-    /// `pcap` or `pcapng`, and the compression. Known only if the capture was opened before the merge.
+    /// `pcap` or `pcapng`, and the compression. Set only if the capture was opened before the merge.
     format: Option<String>,
     record: Rc<RefCell<ReadRecord>>,
 }
 
 impl Origin {
-    /// Describes the capture at `path` with `len` bytes (if known), which `source` reads.
+    /// Describes the capture at `path`, which `source` reads. `len` is its length in bytes, if known.
     pub(crate) fn of(path: &Path, len: Option<u64>, source: &CaptureStream) -> Self {
         let record = Rc::clone(&source.record);
         Self { path: path.into(), name: name_of(path), len, format: None, record }
     }
 
-    /// Stores the format of a capture that is merged.
+    /// Records the format of a capture that is being merged.
     pub(crate) fn learn<R: Read>(&mut self, reader: &CaptureReader<R>) {
         self.format = Some(format_name(reader));
     }
@@ -112,7 +111,7 @@ impl Origin {
     }
 }
 
-/// A pass over the captures. Some commands collect information in a first pass that the second pass needs.
+/// A pass over the captures. Some commands first collect information that the second pass needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     Only,
@@ -125,14 +124,14 @@ pub(crate) enum Pass {
 pub(crate) enum Ending {
     /// The end of the file was reached.
     Complete,
-    /// The named capture is damaged. Everything before the damage was visited.
+    /// The named capture is damaged. Everything up to the damage was visited.
     Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Input {
-    /// Creates the input from open captures.
+    /// Creates the input from captures that are already open.
     pub(crate) fn over(
         reader: CaptureReader<Feed>,
         origins: Vec<Origin>,
@@ -158,7 +157,7 @@ impl Input {
         }
     }
 
-    /// Sets the pass shown by the progress bar and by the message about Ctrl-C.
+    /// Sets the pass that the progress bar and the Ctrl-C message show.
     pub(crate) fn name_pass(&mut self, pass: Pass) {
         self.pass = pass;
         match pass {
@@ -168,7 +167,7 @@ impl Input {
         }
     }
 
-    /// Visits every entry until the end of the input, damage, or Ctrl-C.
+    /// Visits every entry until the input ends or is damaged, or the user presses Ctrl-C.
     pub(crate) fn each(
         &mut self,
         mut visit: impl FnMut(&Entry<'_>) -> Result<Next, Failure>,
@@ -192,7 +191,8 @@ impl Input {
                         }
                     }
                 }
-                // Ctrl-C wakes a reader that waits for a pipe. To the reader, this looks like the end of the input.
+                // Ctrl-C wakes a reader that is waiting for a pipe. To the reader, this looks like the end of the
+                // input.
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;
                 }
@@ -224,14 +224,14 @@ impl Input {
         Ok(ending)
     }
 
-    /// Registers `writer`, which is flushed before every wait for more input.
+    /// Registers `writer` to be flushed before every wait for more input.
     pub(crate) fn precede_waits_by(&self, writer: &Rc<RefCell<CaptureWriter<Destination>>>) {
         for origin in &self.origins {
             origin.record.borrow_mut().writer = Rc::downgrade(writer);
         }
     }
 
-    /// Returns whether the merged captures were read completely, or the damage found in one of them.
+    /// Returns whether the merged captures were read completely or one of them was damaged.
     fn end(&mut self) -> Result<Ending, Failure> {
         let Some(merged) = &self.merged else { return Ok(Ending::Complete) };
         if let Some(failure) = merged.fault.borrow_mut().take() {
@@ -244,7 +244,7 @@ impl Input {
         }))
     }
 
-    /// Returns the facts for the report. `bytes` is the total length of the packets. Valid after reading.
+    /// Returns the facts for the report. `bytes` is the total length of the packets. Valid only after reading.
     pub(crate) fn facts(&self, bytes: u64) -> InputFacts {
         InputFacts {
             path: self.path(),
@@ -258,12 +258,12 @@ impl Input {
         }
     }
 
-    /// Returns one name for the paths of all captures.
+    /// Returns a single name for all captures, with their paths.
     pub(crate) fn path(&self) -> Name {
         Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
     }
 
-    /// Returns the command-line arguments for reading the same input again.
+    /// Returns the command-line arguments that read the same input again.
     pub(crate) fn typed(&self) -> Vec<String> {
         let paths = self.paths().map(|path| path.display().to_string());
         match (&self.filter, self.origins.len()) {
@@ -293,23 +293,23 @@ impl Input {
         facts.collect()
     }
 
-    /// Returns the part of the input that was read before Ctrl-C; `None` if reading was not interrupted. Valid after
-    /// reading.
+    /// Returns the part of the input that was read before Ctrl-C; `None` if reading was not interrupted. Valid only
+    /// after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }
 
-    /// Returns the number of packets that had no timestamp and got timestamp 0 when the captures were merged.
+    /// Returns the number of packets that had no timestamp and were given timestamp 0 in the merge.
     pub(crate) fn without_time(&self) -> u64 {
         self.merged.as_ref().map_or(0, |merged| merged.outcome.borrow().without_time)
     }
 
-    /// Returns the number of bytes that were read and the total length of the files; `None` for a pipe.
+    /// Returns the number of bytes read and the total length of the files; `None` if one of them is a pipe.
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None if self.merged.is_none() => self.reader.offset(),
-            // In compressed input, the offset of a packet is unknown. In a merge, packets may wait for packets of other
-            // captures.
+            // The offset of a packet in compressed input is unknown. In a merge, packets may be waiting for packets
+            // from other captures.
             _ => self.bytes_read(),
         };
         let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
@@ -330,7 +330,7 @@ impl Input {
         if names.is_empty() { format_name(&self.reader) } else { names.join(" and ") }
     }
 
-    /// Returns the hash of the only capture, if the report contains hashes.
+    /// Returns the hash if there is only one capture and the report contains hashes.
     fn sha256(&self) -> Option<String> {
         match &self.origins[..] {
             [alone] => alone.sha256().filter(|_| self.names_hash),
@@ -338,7 +338,7 @@ impl Input {
         }
     }
 
-    /// Returns the name and hash of each capture whose hash is known. Valid after reading.
+    /// Returns the name and hash of each capture whose hash is known. Valid only after reading.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (&str, String)> {
         self.origins.iter().filter_map(|origin| Some((&*origin.name, origin.sha256()?)))
     }
@@ -349,7 +349,7 @@ impl Input {
     }
 }
 
-/// Decision whether to continue reading.
+/// Whether to continue reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
@@ -357,8 +357,8 @@ pub(crate) enum Next {
 }
 
 impl Ending {
-    /// Converts the reason why reading ended to the exit status of the command. `done` is the phrase for the work done
-    /// on the packets before damage, for example "processed and written".
+    /// Converts the reason why reading ended to the command's exit status. `done` says what happened to the packets
+    /// before damage, for example "processed and written".
     pub(crate) fn conclude(
         self,
         input: &Input,
@@ -390,7 +390,7 @@ impl Ending {
     }
 }
 
-/// Count of packets that cannot be parsed because of their link type.
+/// Number of packets that cannot be parsed because their link type is unsupported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unparsed {
     packets: u64,
@@ -406,7 +406,7 @@ impl Unparsed {
         self.packets += 1;
     }
 
-    /// Fails if any packet was counted. `fate` is a sentence that says what happened to these packets.
+    /// Fails if any packet was counted. `fate` is a sentence about what happened to these packets.
     pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
         if self.packets == 0 {
             return Ok(());
@@ -423,12 +423,12 @@ impl Unparsed {
     }
 }
 
-/// Returns the name of a capture in messages.
+/// Returns the name that messages use for a capture.
 pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
-/// Returns one name for all captures: the name of the first, and the number of the others.
+/// Returns a single name for all captures: the name of the first one, and how many others there are.
 fn name_of_all(origins: &[Origin], name: impl Fn(&Origin) -> String) -> String {
     let first = origins.first().map(name).unwrap_or_default();
     match origins.len() {
@@ -444,7 +444,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
     }
 }
 
-/// State that is updated while the capture is read: the hash, the number of bytes, and the output to flush.
+/// State that is updated during reading: the hash, the number of bytes, and the output to flush.
 #[derive(Debug)]
 struct ReadRecord {
     /// Digest in progress, if any.
@@ -456,7 +456,7 @@ struct ReadRecord {
     writer: Weak<RefCell<CaptureWriter<Destination>>>,
 }
 
-/// Byte stream of the input: one file unchanged, or several captures merged.
+/// Byte stream of the input: a single file as it is, or several captures merged.
 #[derive(Debug)]
 pub(crate) enum Feed {
     File(Box<CaptureStream>),
@@ -488,7 +488,7 @@ impl Read for ByteStream {
     }
 }
 
-/// A stream that is hashed while it is read and that ends on Ctrl-C.
+/// A stream that is hashed as it is read, and that ends on Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct CaptureStream {
     stream: ByteStream,
@@ -510,7 +510,7 @@ impl Read for CaptureStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let before_wait = || {
             if let Some(writer) = self.record.borrow().writer.upgrade() {
-                // A failure recurs on the next write, which reports it.
+                // A failure recurs on the next write, and is reported there.
                 let _ = writer.borrow_mut().flush();
             }
         };
@@ -529,12 +529,11 @@ impl Read for CaptureStream {
     }
 }
 
-/// Waits until the stream is readable. Returns `false` if the user pressed Ctrl-C while waiting. Calls `before_wait`
-/// first if no bytes are ready.
+/// Waits until the stream is readable. Returns `false` if the user presses Ctrl-C. Calls `before_wait` before it waits.
 ///
-/// The kernel restarts a read after a signal, so a read from a silent pipe would never end. A poll is interrupted
-/// instead. If another thread handles the signal, as in Python, the poll is not interrupted either. The poll therefore
-/// has a timeout, after which the flag is checked.
+/// The kernel restarts a read after a signal, so a read from a silent pipe would never return. A signal does interrupt
+/// `poll`, but not if another thread handles it, as in Python. The poll therefore has a timeout, after which the flag
+/// is checked.
 #[cfg(unix)]
 fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -552,7 +551,7 @@ fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool
                 before_wait();
                 timeout = &LOOK;
             }
-            // A stream that cannot be polled can still be read.
+            // Some streams cannot be polled but can still be read.
             _ => return true,
         }
     }
@@ -563,7 +562,7 @@ fn wait(_stream: &File, interrupted: &AtomicBool, _before_wait: impl Fn()) -> bo
     !interrupted.load(Ordering::Relaxed)
 }
 
-/// Returns the number of a link type. For common types, the name is included.
+/// Returns the number of a link type, with its name if it is a common one.
 fn link_name(number: u32) -> String {
     let name = match number {
         3 => "AX25",
@@ -594,5 +593,5 @@ fn link_name(number: u32) -> String {
     format!("{number} ({name})")
 }
 
-/// The number of packets between two updates of the progress bar.
+/// Number of packets between updates of the progress bar.
 const PACKETS_PER_LOOK: u64 = 1024;

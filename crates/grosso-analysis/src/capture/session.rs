@@ -1,4 +1,4 @@
-//! Settings for reading captures, and a trait for receiving notes and progress.
+//! Settings for reading captures, and a trait for objects that receive notes and progress.
 
 use core::time::Duration;
 use std::{
@@ -8,20 +8,20 @@ use std::{
 
 use grosso_wire::LinkType;
 
-/// Receiver of notes and progress. Every method may do nothing.
+/// Receiver of notes and progress. The default methods do nothing.
 pub trait Observer {
     /// Receives a note: a fact that the user needs to interpret the result.
     fn note(&self, _text: String) {}
 
-    /// Receives a hint: a remedy for the problem in the last note.
+    /// Receives a hint: a remedy for the problem described in the last note.
     fn hint(&self, _text: &str) {}
 
-    /// Starts the progress display for an input of `bytes` bytes, or of unknown length if `None`.
+    /// Starts the progress display for an input of `bytes` bytes (`None` if the length is unknown).
     fn begin(&self, _bytes: Option<u64>) -> Box<dyn ReadingProgress> {
         Box::new(Unobserved)
     }
 
-    /// Returns the time since the command began, for its report.
+    /// Returns the time since the command started, for the report.
     fn elapsed(&self) -> Duration {
         Duration::ZERO
     }
@@ -29,17 +29,17 @@ pub trait Observer {
 
 /// Progress display for one input.
 pub trait ReadingProgress {
-    /// Shows the name of the pass.
+    /// Shows the name of the current pass.
     fn name(&self, _pass: &str) {}
 
-    /// Shows that `bytes` bytes were read.
+    /// Shows that `bytes` bytes have been read.
     fn at(&self, _bytes: u64) {}
 
     /// Ends the display.
     fn finish(&self) {}
 }
 
-/// An observer that ignores notes and progress.
+/// Observer that ignores notes and progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 
@@ -52,22 +52,22 @@ impl ReadingProgress for Unobserved {}
 pub struct Session {
     /// Link type that overrides the type in the captures.
     pub forced_link: Option<LinkType>,
-    /// Whether a capture that ends inside a packet is read without a failure.
+    /// Whether a capture that ends in the middle of a packet is accepted.
     pub allow_truncated: bool,
     /// Whether reports contain the SHA-256 of the captures.
     pub names_hash: bool,
-    /// Whether guesses are disabled. If so, a command that leaves a packet unchanged answers "no" (exit code 1).
+    /// Whether guesses are disabled. A command then answers "no" (exit code 1) if it leaves a packet unchanged.
     pub strict: bool,
-    /// Cancellation flag: reading ends early once it is set.
+    /// Cancellation flag: once it is set, reading stops early.
     pub interrupted: Arc<AtomicBool>,
-    /// Command line that an output capture records as its origin.
+    /// Command line to be recorded as the origin of an output capture.
     pub command_line: String,
     /// Receiver of notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
 impl Session {
-    /// Returns the time since the command began, in seconds.
+    /// Returns the time since the command started, in seconds.
     pub fn elapsed_s(&self) -> f64 {
         self.observer.elapsed().as_secs_f64()
     }
@@ -84,7 +84,7 @@ impl Session {
 }
 
 impl Default for Session {
-    /// Creates settings without an observer and without a forced link type.
+    /// Returns settings with no observer and no forced link type.
     fn default() -> Self {
         Self {
             forced_link: None,

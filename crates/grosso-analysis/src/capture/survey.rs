@@ -1,4 +1,4 @@
-//! Makes the first pass over a capture, in which the classifier (`Judge`) learns the flows.
+//! The first pass over a capture, in which the classifier (`Judge`) learns the flows.
 
 use grosso_capture::Entry;
 use grosso_wire::dissect;
@@ -13,8 +13,8 @@ use crate::{
     evidence::{Given, Judge, Sight},
 };
 
-/// Reads the captures once to learn their flows, so that the packets after a frame help to classify it. A pipe can be
-/// read only once, so nothing is learned from it. Damage is reported by the second pass.
+/// Reads the captures once to learn their flows, so that a frame can also be classified by later packets. Nothing is
+/// learned from a pipe, because it can be read only once. Damage is reported in the second pass.
 pub(crate) fn survey(
     sources: &Captures,
     given: Given,
@@ -27,7 +27,7 @@ pub(crate) fn survey(
     survey_of(&mut input, given)
 }
 
-/// Works like [`survey`], for an input that is already open and at its start.
+/// Works like [`survey`], but reads an input that is already open and at its start.
 pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Judge, Failure> {
     let mut judge = Judge::new(given);
     let links = input.links;

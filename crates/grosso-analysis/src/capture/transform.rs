@@ -1,4 +1,4 @@
-//! Runs the loop shared by all commands that convert one capture to another, packet by packet.
+//! The loop shared by all commands that convert one capture to another, packet by packet.
 
 use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
@@ -10,16 +10,16 @@ use super::{
 };
 use crate::{error::Failure, report::Place};
 
-/// A packet with a supported link type.
+/// Packet with a supported link type.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
-    /// Entry of the packet in the capture, for copying it unchanged.
+    /// The packet's entry in the capture, for copying it unchanged.
     pub(crate) entry: &'a Entry<'a>,
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) link: LinkType,
 }
 
-/// Command that converts a capture packet by packet.
+/// Command that converts a capture one packet at a time.
 pub(crate) trait Transform {
     /// Returns the output capture.
     fn output(&mut self) -> &mut Output;
@@ -30,17 +30,17 @@ pub(crate) trait Transform {
     /// Handles a packet that cannot be parsed, before it is copied unchanged.
     fn unparsed(&mut self, _packet: &Packet<'_>) {}
 
-    /// Handles the start of a section, in which interface numbers start again at 0.
+    /// Handles the start of a section, in which interface numbers start over at 0.
     fn section(&mut self) {}
 
-    /// Returns the number of the last packet to process. Packets that were appended to a growing file after the first
-    /// pass may be ignored.
+    /// Returns the number of the last packet to process. Packets that were appended to the file after the first pass
+    /// may be ignored.
     fn last(&self) -> u64 {
         u64::MAX
     }
 }
 
-/// The result of a transformation.
+/// Result of a transformation.
 pub(crate) struct Transformed {
     ending: Ending,
     unparsed: Unparsed,
@@ -86,7 +86,7 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// Returns the result of the command. The exit status is "no" if `is_no` is set and reading did not fail.
+    /// Returns the command's result. The exit status is "no" if `is_no` is set and reading did not fail.
     pub(crate) fn outcome<R>(
         self,
         (report, place): (R, Place),

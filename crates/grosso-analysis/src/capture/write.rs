@@ -1,4 +1,4 @@
-//! Writes captures and records their origin in them. Never overwrites the input, and writes nothing to a terminal.
+//! Writes captures and records their origin. Never overwrites the input, and never writes a capture to a terminal.
 
 use std::{
     borrow::Cow,
@@ -28,20 +28,20 @@ use crate::{
     report::{OutputFacts, Place},
 };
 
-/// An output capture.
+/// Output capture.
 pub(crate) struct Output {
-    /// Writer shared with the input, which flushes it before every wait; `None` if only the report was requested.
+    /// Writer shared with the input, which flushes it before every wait; `None` if only the report is wanted.
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
     /// Name used in messages.
     name: String,
     pub(crate) format: Format,
-    /// Whether the capture goes to standard output, so that nothing else may be written there.
+    /// Whether the capture goes to standard output. If so, nothing else may be written there.
     pub(crate) is_standard: bool,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Simulated links that delay packets; `None` if packets keep their timestamps.
+    /// Simulated links that delay packets; `None` to keep the timestamps.
     lines: Option<Lines>,
     devices: Devices,
 }
@@ -57,7 +57,7 @@ impl Output {
         Self::open(path, format, input, session, 0)
     }
 
-    /// Creates the output capture for packets that may be longer than the packets of `input`.
+    /// Creates the output capture for packets that may be longer than those in `input`.
     pub(crate) fn create_for_longer(
         path: Option<&Path>,
         format: Format,
@@ -101,7 +101,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // The packets were parsed with the forced link type, so the output records this type.
+        // The packets were parsed with the forced link type, so the output records that type.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {
@@ -125,7 +125,7 @@ impl Output {
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
 
-    /// Sets how the segments of a superframe are spaced in time.
+    /// Sets how the timestamps of a superframe's segments are spaced.
     pub(crate) fn space(&mut self, spacing: Spacing) {
         self.lines = match spacing {
             Spacing::Same => None,
@@ -133,7 +133,7 @@ impl Output {
         };
     }
 
-    /// Writes an entry unchanged. A packet gets a later timestamp if its link is still busy.
+    /// Writes an entry unchanged, except that a packet gets a later timestamp if its link is still busy.
     #[inline]
     pub(crate) fn copy(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
         match entry {
@@ -148,7 +148,7 @@ impl Output {
                     return written.map_err(|error| self.fail(&error));
                 }
             }
-            // Interface numbers start again at 0 in a new section.
+            // Interface numbers start over at 0 in a new section.
             Entry::Block(block) if block.is_section_header() => {
                 self.lines.iter_mut().for_each(Lines::clear);
             }
@@ -164,8 +164,8 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. Also copies those
-    /// options of packet `from`, if given, that are still valid.
+    /// Writes a packet. For a segment of a superframe, `timing` says how its timestamp was chosen. If `from` is given,
+    /// also copies that packet's options, except those that are no longer valid.
     #[inline]
     pub(crate) fn write_part(
         &mut self,
@@ -186,7 +186,7 @@ impl Output {
         written.map_err(|error| self.fail(&error))
     }
 
-    /// Writes a packet that was created from the packet `from`, with the options of `from` that are still valid.
+    /// Writes a packet that was created from the packet `from`, with those options of `from` that are still valid.
     pub(crate) fn write_changed(
         &mut self,
         meta: &PacketMeta,
@@ -196,7 +196,7 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, Some(from))
     }
 
-    /// Returns the number of packets and other blocks with damaged options. The options after the damage are dropped.
+    /// Returns the number of packets and other blocks whose options were damaged. Options after the damage are dropped.
     pub(crate) fn damaged_options(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.borrow().damaged_options())
     }
@@ -214,10 +214,10 @@ impl Output {
         }
     }
 
-    /// Completes the capture. In pcapng, the last block records the hash of the input, because the section header may
-    /// have been written to a pipe before the hash was known.
+    /// Completes the capture. A pcapng file records the hash of the input in its last block, because the section header
+    /// may already have been written to a pipe before the hash was known.
     ///
-    /// Returns the facts about the output, and the stream for the report.
+    /// Returns the facts about the output, and the stream to which the report is written.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (self.facts(input), Place::beside(self.is_standard));
         let Some(writer) = self.writer.take().and_then(Rc::into_inner) else {
@@ -239,7 +239,7 @@ impl Output {
     }
 
     /// Returns the metadata of a packet of `len` bytes. If the link is still busy, the timestamp is the time at which
-    /// the link becomes free.
+    /// it becomes free.
     #[inline]
     fn spaced<'a>(
         &mut self,
@@ -256,7 +256,7 @@ impl Output {
         Cow::Owned(PacketMeta { timestamp_ns, ..meta.clone() })
     }
 
-    /// Returns the metadata of a packet that is delayed, or `None` if the packet keeps its timestamp.
+    /// Returns the metadata of a packet with a delayed timestamp, or `None` if the packet keeps its timestamp.
     #[inline]
     fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
         let lines = self.lines.as_mut()?;
@@ -271,8 +271,8 @@ impl Output {
     }
 }
 
-/// Builds a name resolution block without names. It is the only block type that may appear anywhere, belongs to no
-/// interface and can hold a comment.
+/// Builds a name resolution block without names. No other block type may appear anywhere, belongs to no interface, and
+/// can hold a comment.
 fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let order = input.reader.order();
     let mut options = Vec::new();
@@ -282,7 +282,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // The end mark of an empty list of records.
+    // An empty record list consists of its end marker.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));
@@ -303,7 +303,7 @@ pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(
 /// Fails if the output is the same file as `input`.
 pub fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, STANDARD_INPUT), device(output, STANDARD_OUTPUT));
-    // Input and output may both be the same terminal or /dev/null, which nothing can overwrite.
+    // If both are the same terminal or /dev/null, nothing is overwritten.
     if path::input::is_file(&written) && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
         let hint = "write to another file and rename it; captures are never edited in place";
@@ -316,7 +316,7 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
-/// Path of the file opened as standard input. A program may have replaced the symbolic links in `/dev`.
+/// Path of the file opened as standard input. `/dev/stdin` may have been replaced.
 const STANDARD_INPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/0" } else { "/dev/fd/0" };
 /// Path of the file opened as standard output.
@@ -326,5 +326,5 @@ const STANDARD_OUTPUT: &str =
 pub const OUTPUT_MODE: u32 = 0o666;
 /// Block type of a name resolution block.
 const NAME_BLOCK: u32 = 4;
-/// Length of an empty block in bytes: type, two lengths, and the end of the records.
+/// Length of an empty block in bytes: type, two lengths, and the end-of-records marker.
 const NAME_BLOCK_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! CRC32c, the checksum of SCTP (RFC 9260 appendix A).
+//! CRC32c, the checksum used by SCTP (RFC 9260 appendix A).
 
 use core::ops::Range;
 

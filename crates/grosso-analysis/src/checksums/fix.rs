@@ -6,11 +6,11 @@ use grosso_wire::{Kind, Layer, Stack, ipv4};
 use super::verdict::{Claim, Level, Levels, Verdict, judge};
 use crate::headers::{put_u16, u16_at};
 
-/// Writes the expected value of every checksum that `which` selects, innermost first, and returns the number of
-/// checksums written.
+/// Sets every checksum selected by `which` to its expected value, innermost first, and returns the number of checksums
+/// written.
 ///
-/// `levels` is the result of [`judge`]. A checksum that covers a changed one was valid either for the old bytes or for
-/// the new ones (rule C40). If it was valid for the old bytes, it is updated too, so that it stays valid.
+/// `levels` is the result of [`judge`]. An outer checksum that covers a changed checksum may have been valid for the
+/// old bytes or for the new ones (rule C40). If it was valid for the old bytes, it is updated to stay valid.
 pub fn fix(
     packet: &mut [u8],
     is_cut: bool,
@@ -38,7 +38,7 @@ pub fn fix(
     fixed
 }
 
-/// Completes an IPv4 header checksum that was left to a device. Receivers then accept the packet, as `csum verify`
+/// Completes an IPv4 header checksum that was left to a device, so that receivers accept the packet, as `csum verify`
 /// already does.
 pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
@@ -49,7 +49,7 @@ pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     }
 }
 
-/// Completes the partial checksums of a packet and returns their number.
+/// Completes the partial checksums of a packet. Returns how many there were.
 pub fn complete(
     packet: &mut [u8],
     is_cut: bool,

@@ -1,4 +1,4 @@
-//! Judges every checksum of a packet, and corrects invalid ones.
+//! Verification of all checksums in a packet, and correction of invalid ones.
 
 mod crc32c;
 mod fix;

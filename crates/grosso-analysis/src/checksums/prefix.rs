@@ -1,9 +1,9 @@
-//! Checksums that are valid only over the first packet of a frame. Linux keeps such a checksum if it merges packets by
-//! reference.
+//! Checksums that cover only the first packet of a merged frame. Linux leaves such a checksum in place when it merges
+//! packets by reference.
 //!
-//! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. A capture shows such a frame
-//! with the headers of its first packet. The length fields count the whole frame, but the checksum is still that of the
-//! first packet, and therefore valid only over that packet's part of the payload.
+//! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. In a capture, the merged frame
+//! has the headers of its first packet. The length fields cover the whole frame, but the checksum is still the first
+//! packet's, so it is valid only over that packet's part of the payload.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
@@ -11,11 +11,11 @@ use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
 use super::pseudo::pseudo;
 use crate::headers::{is_ip, u16_at};
 
-/// Returns the possible payload sizes of the frame's first packet, smallest first: those for which the innermost
-/// transport checksum is valid.
+/// Returns the payload sizes that the frame's first packet may have, smallest first. The innermost transport checksum
+/// is valid for each of them.
 ///
-/// One size in 65,536 is valid by chance. A frame that may be a single Ethernet packet is therefore accepted only if it
-/// consists of whole packets.
+/// One size in 65,536 matches by chance. A frame that could be a single Ethernet packet is therefore accepted only if
+/// its length is a multiple of the size.
 pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
     let prefix = FirstPacket::of(packet, stack);
     prefix.into_iter().flat_map(FirstPacket::sizes)
@@ -23,10 +23,10 @@ pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
 
 struct FirstPacket<'a> {
     payload: &'a [u8],
-    /// Sum of the pseudo-header and the header, without lengths.
+    /// Sum of the pseudo-header and the header, excluding lengths.
     base: u64,
     header_len: usize,
-    /// Number of length fields that the checksum covers.
+    /// Number of length fields that are included in the checksum.
     lengths: u64,
     must_divide: bool,
 }
@@ -67,21 +67,21 @@ impl<'a> FirstPacket<'a> {
                 && (PAYLOAD_MIN..=SIZE_MAX).contains(&size)
                 && size < payload.len()
                 && (!must_divide || payload.len().is_multiple_of(size));
-            // In one's-complement arithmetic a valid sum is a multiple of 65,535.
+            // A valid sum is a multiple of 65,535 in one's-complement arithmetic.
             let total = || sum + lengths * (header_len + size) as u64;
             (is_possible && total().is_multiple_of(0xffff)).then_some(size)
         })
     }
 }
 
-/// Maximum number of packets in a frame that was merged by reference (`NAPI_GRO_CB(p)->count`).
+/// Maximum number of packets in a frame merged by reference (`NAPI_GRO_CB(p)->count`).
 const PACKETS_MAX: usize = 64;
-/// Payload of a packet with the largest MTU in common use, in bytes.
+/// Payload size of a packet at the largest MTU in common use, in bytes.
 const SIZE_MAX: usize = 9216;
-/// Minimum payload of the first packet in bytes. With a smaller minimum, the checksum of a damaged packet would be
-/// valid by chance too often.
+/// Minimum payload of the first packet in bytes. With a lower minimum, the checksum of a damaged packet would too often
+/// match by chance.
 const PAYLOAD_MIN: usize = 64;
-/// MTU of Ethernet.
+/// Ethernet MTU.
 const MTU: usize = 1500;
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the superframe with these headers and the checksum of its first packet.
+    /// Returns the superframe with these headers and the first packet's checksum.
     fn merged(headers: Packet, size: usize, len: usize) -> Vec<u8> {
         let (mut whole, start, offset) = headers.payload_len(len).build_superframe();
         let description = Description { gso_size: size, ..Description::default() };
@@ -117,7 +117,7 @@ mod tests {
                 let ethernet = || headers.clone();
                 assert!(found(&merged(ethernet(), 1447, 4 * 1447 + 99)).contains(&1447));
                 assert!(found(&merged(ethernet(), 100, 500)).contains(&100));
-                // A short frame whose length is not a multiple of the size may be one damaged packet.
+                // A short frame whose length is not a multiple of the size may be a single damaged packet.
                 assert!(!found(&merged(ethernet(), 100, 499)).contains(&100));
             }
         }

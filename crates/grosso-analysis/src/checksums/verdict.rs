@@ -1,8 +1,8 @@
-//! Judges every checksum of a packet: whether it is valid, and which value is expected.
+//! Verification of every checksum in a packet: whether it is valid, and which value is expected.
 //!
-//! The verdict depends on the bytes only. The innermost checksum is judged first, because outer ones cover it: with
-//! local checksum offload (rule C40) an outer checksum applies to the packet with the completed inner checksum, and is
-//! valid although it does not match the bytes yet.
+//! The innermost checksum is verified first, because the outer ones cover it. With local checksum offload (rule C40),
+//! an outer checksum is computed for the packet with its inner checksum completed. Such a checksum is valid even though
+//! it does not match the current bytes.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, sctp, tcp, udp, udp_lite};
@@ -16,15 +16,15 @@ use super::{
 };
 use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 
-/// The verdict on a checksum.
+/// Result of verifying a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The checksum matches the covered bytes.
     Valid,
-    /// The sender of a UDP datagram computed no checksum (RFC 768).
+    /// The sender of a UDP datagram did not compute a checksum (RFC 768).
     ZeroUdp,
-    /// Only IP headers were verified: the protocol inside is unknown, or its header is malformed.
+    /// Only IP headers were verified, because the protocol inside is unknown or its header is malformed.
     NotVerified,
     /// Some of the covered bytes are missing.
     Unverifiable,
@@ -48,17 +48,17 @@ impl Verdict {
     }
 }
 
-/// Reason for a verdict, where several are possible.
+/// Reason for a verdict that can have several reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Comparison of the field with the computed checksum.
+    /// The field was compared with the computed checksum.
     Sum,
-    /// The checksum matches the current bytes, but will not match once the inner checksum is completed.
+    /// The checksum matches the current bytes, but will no longer match once the inner checksum is completed.
     Bytes,
     /// The field holds the pseudo-header sum, with the length or (as on Windows) without it.
     Seed,
-    /// The field is zero, and zero means that a device computes the checksum.
+    /// The field is zero, which tells a device to compute the checksum.
     Zero,
     /// The capture file states that the checksum is partial.
     Told,
@@ -66,18 +66,18 @@ pub enum Why {
     Truncated,
     /// A tunnel header asks the receiver to complete the checksum (rules C50, C51).
     Remote,
-    /// The length field is too small for its own header or exceeds the packet, so the coverage is unknown.
+    /// The length field is shorter than the header or longer than the packet, so it is unknown which bytes are covered.
     Length,
-    /// The field is zero, which means no checksum, where a checksum is required: UDP over IPv6 outside tunnels (RFC
-    /// 8200 section 8.1), and UDP-Lite (RFC 3828 section 3.1).
+    /// The field is zero, which means "no checksum", but a checksum is required here: in UDP over IPv6 outside tunnels
+    /// (RFC 8200 section 8.1), and in UDP-Lite (RFC 3828 section 3.1).
     Missing,
-    /// The checksum matches the first packet of a frame whose packets were merged by reference.
+    /// The checksum matches only the first packet of a frame that was merged by reference.
     Prefix,
-    /// The packet has more headers than the dissector follows, and one of their checksums may be partial.
+    /// The packet has more headers than the dissector follows, and a checksum in one of them may be partial.
     Deep,
 }
 
-/// One checksum of a packet.
+/// One checksum in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// Header that contains the checksum.
@@ -90,13 +90,13 @@ pub struct Level {
     pub expected: Option<u32>,
     /// End of the covered bytes.
     end: usize,
-    /// End of the bytes counted by the length in the pseudo-header.
+    /// End of the bytes counted by the pseudo-header's length.
     packet_end: usize,
     /// Verdict on the checksum.
     pub verdict: Verdict,
     /// Reason for the verdict.
     pub why: Why,
-    /// Level of the checksum; the outermost transport checksum has level 0. An IP header checksum has the level of its
+    /// Nesting level; the outermost transport checksum is at level 0. An IP header checksum is at the same level as its
     /// payload.
     pub depth: usize,
 }
@@ -124,14 +124,14 @@ impl Level {
     }
 }
 
-/// The checksums of one packet, outermost first.
+/// Checksums of one packet, outermost first.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     list: Vec<Level>,
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
-    /// Number of payload bytes in the first packet, if the innermost checksum is valid only over that packet.
+    /// Number of payload bytes in the first packet, if the innermost checksum covers only that packet.
     pub prefix: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ impl Levels {
         self.list.get(index).copied()
     }
 
-    /// Returns the verdict on the packet, which is the verdict on its worst checksum; `None` if it has no checksum.
+    /// Returns the verdict on the packet: the worst verdict on any of its checksums, or `None` if it has no checksum.
     pub fn worst(&self) -> Option<Verdict> {
         let own = self.list.iter().map(|level| level.verdict).max();
         let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };
@@ -176,9 +176,9 @@ pub enum Claim {
     },
 }
 
-/// Judges every checksum of `packet`, which was dissected into `stack`.
+/// Verifies every checksum of `packet`, whose headers are in `stack`, and stores the results in `levels`.
 ///
-/// `is_cut` means that the capture truncated the packet. `levels` is overwritten.
+/// `is_cut` means that the capture truncated the packet. Previous contents of `levels` are overwritten.
 pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
@@ -186,7 +186,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.prefix = None;
     collect(packet, is_cut, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
-    // Change in the sum of outer checksums once the inner checksums are completed.
+    // Amount by which the outer sums change once the inner checksums are completed.
     let mut to_add = Sum::ZERO;
     for level in levels.list.iter_mut().rev() {
         if level.end > packet.len() {
@@ -215,7 +215,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
             (Verdict::Partial, Some(expected)) => {
                 to_add = (to_add + sum_of(expected)).subtract(sum_of(level.found));
             }
-            // The checksum is valid for the current bytes. It will be updated when the inner bytes change, so the outer
+            // The checksum is valid for the current bytes. It will be updated along with the inner bytes, so the outer
             // checksums see no change.
             (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
             _ => {}
@@ -224,13 +224,13 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.is_unread = is_unread(stack, &levels.list);
 }
 
-/// Returns the sum of a checksum field of 16 or 32 bits.
+/// Returns the sum of a 16-bit or 32-bit checksum field.
 fn sum_of(value: u32) -> Sum {
     Sum::of(&value.to_be_bytes())
 }
 
-/// Returns whether the dissector stopped before the end of the packet, after the IP headers or at a malformed or
-/// truncated header, and no checksum other than an IPv4 header checksum is valid.
+/// Returns whether the dissector stopped early, either after the IP headers or at a malformed or truncated header, and
+/// no checksum apart from IPv4 header checksums is valid.
 fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     let is_covered =
         |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;
@@ -242,7 +242,7 @@ fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     }
 }
 
-/// Returns whether the innermost transport checksum is its pseudo-header sum. Does not read the payload.
+/// Returns whether the innermost transport checksum field holds the pseudo-header sum. Does not read the payload.
 pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|l| l.kind.is_transport()) else {
         return false;
@@ -252,16 +252,16 @@ pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, end)
 }
 
-/// Returns whether the innermost transport checksum is a pseudo-header sum without the length: the form in which
-/// Windows leaves a TCP superframe to its device (NDIS large send offload). Does not read the payload.
+/// Returns whether the innermost transport checksum is a pseudo-header sum without the length. Windows leaves the
+/// checksum of a TCP superframe to the device in this form (NDIS large send offload). Does not read the payload.
 pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|layer| layer.kind == Kind::Tcp) else { return false };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     holds_seed_without_length(packet, &layer, ip)
 }
 
-/// Returns whether a TCP superframe [has a pseudo-header sum without the length](is_seeded_without_length) and a length
-/// of 0 in its innermost IP header, so that only the end of the frame shows where the packet ends.
+/// Returns whether a TCP superframe [has a pseudo-header sum without the length](is_seeded_without_length) and its
+/// innermost IP header has a length of 0. The packet then extends to the end of the frame.
 pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let field = match ip.kind {
@@ -271,8 +271,8 @@ pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
     u16_at(packet, ip.offset as usize + field.start) == 0 && is_seeded_without_length(packet, stack)
 }
 
-/// Returns whether the innermost transport checksum is a pseudo-header sum that counts all bytes of the frame, although
-/// the headers count only the bytes of the first segment (rule S47).
+/// Returns whether the innermost transport checksum is a pseudo-header sum with the length of the whole frame, although
+/// the length fields count only the first segment (rule S47).
 pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| l.kind.is_transport());
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
@@ -280,7 +280,7 @@ pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
-/// Returns whether the checksum of a GRE header is left for a device to compute. Offload metadata cannot express this.
+/// Returns whether the checksum in a GRE header is left for a device to compute. Offload metadata cannot express this.
 pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;
@@ -288,7 +288,7 @@ pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     })
 }
 
-/// Returns whether any transport checksum is its pseudo-header sum. Does not read the payload.
+/// Returns whether any transport checksum field holds the pseudo-header sum. Does not read the payload.
 pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack)
         || is_seeded_without_length(packet, stack)
@@ -296,12 +296,12 @@ pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
 }
 
 /// Returns whether the innermost transport checksum is left to the sender's device: it [is a pseudo-header
-/// sum](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
+/// sum](is_seeded), and no tunnel header delegates it to the receiver (rules C50, C51).
 pub fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
 }
 
-/// Returns the outermost UDP header whose checksum is only the pseudo-header sum.
+/// Returns the outermost UDP header whose checksum field holds only the pseudo-header sum.
 pub fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let layers = stack.layers();
     let each = layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Udp);
@@ -329,8 +329,8 @@ fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
-/// Lists the checksums of a packet and their coverage. Without a length field, a truncated packet ends beyond the
-/// captured bytes.
+/// Lists the checksums of a packet and the bytes that they cover. If a packet is truncated and has no length field, its
+/// end lies beyond the captured bytes.
 fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     list.clear();
     let mut end = packet.len() + usize::from(is_cut);
@@ -375,8 +375,8 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
                 let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
-                // The IP length is used for a superframe that exceeds its length field (T13), and for a jumbogram,
-                // whose length is 0 (RFC 2675). Over IPv4, Linux drops a datagram whose length is 0.
+                // The IP length is used for a superframe that is too long for the transport length field (T13), and for
+                // a jumbogram, whose length is 0 (RFC 2675). Over IPv4, Linux drops a datagram with length 0.
                 let has_length = declared.is_some() || !is_ipv6;
                 if has_length && reaches.is_none() && end - start <= u16::MAX.into() {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);
@@ -416,14 +416,14 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     }
 }
 
-/// Returns the end that a length field declares. The outermost end may exceed the captured bytes; an inner end is
-/// limited by the ends of the headers around it.
+/// Returns the end that a length field declares. An inner end is limited by the ends of the headers around it, whereas
+/// the outermost end may lie beyond the captured bytes.
 fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }
 
-/// Returns whether a transport header is in the first of several fragments, so that its checksum covers bytes in the
-/// other fragments.
+/// Returns whether a transport header is in the first of several fragments, so that its checksum also covers bytes in
+/// the other fragments.
 fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
     layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
 }
@@ -484,8 +484,8 @@ fn judge_one(
     };
 }
 
-/// Judges the CRC32c of SCTP. Zero means that the checksum is left to a device (RFC 9653 gives zero another meaning, on
-/// which both endpoints must agree).
+/// Verifies the CRC32c of SCTP. Zero means that the checksum is left to a device. (RFC 9653 defines another meaning of
+/// zero, which both endpoints must negotiate.)
 fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
     let expected = crc32c(covered, sctp::field::CHECKSUM).swap_bytes();
     level.expected = Some(expected);
@@ -500,14 +500,14 @@ fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
     };
 }
 
-/// Returns whether a UDP header requires a checksum: over IPv6 only the UDP header of a tunnel may omit it (RFC 8200
+/// Returns whether a UDP header must have a checksum. Over IPv6, only the UDP header of a tunnel may omit it (RFC 8200
 /// section 8.1, RFC 6936).
 fn needs_checksum(stack: &Stack, udp: &Layer) -> bool {
     let is_in_ipv6 = ip_around(stack, udp).is_some_and(|ip| ip.kind == Kind::Ipv6);
     is_in_ipv6 && stack.last().is_some_and(|last| last == *udp) && stack.stop == Stop::Payload
 }
 
-/// Returns the pseudo-header sum for a checksum; `None` if the checksum covers no pseudo-header.
+/// Returns the pseudo-header sum that belongs to a checksum; `None` if the checksum covers no pseudo-header.
 fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     let ip = ip_around(stack, &level.layer)?;
     let protocol = match level.layer.kind {
@@ -521,7 +521,7 @@ fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     Some(pseudo(packet, ip, protocol, len))
 }
 
-/// Returns the IP header directly around a header.
+/// Returns the IP header that immediately encloses a header.
 fn ip_around<'a>(stack: &'a Stack, layer: &Layer) -> Option<&'a Layer> {
     stack.layers().iter().rfind(|around| around.offset < layer.offset && is_ip(around))
 }
@@ -539,7 +539,7 @@ fn checksum_at(packet: &[u8], layer: &Layer) -> Option<usize> {
     layer.kind.spec().checksum(header).map(|(at, _)| at)
 }
 
-/// Returns the checksum that a header leaves to the receiver: the start of the covered bytes, and the offset of the
+/// Returns where a header delegates a checksum to the receiver: the start of the covered bytes, and the offset of the
 /// checksum.
 fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
     stack.layers().iter().find_map(|layer| {
@@ -551,7 +551,7 @@ fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
 }
 
 const ICMP_CHECKSUM: usize = 2;
-/// Number of bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
+/// Number of PPPoE header bytes that the length field does not count (RFC 2516 section 4).
 const PPPOE_UNCOUNTED: usize = 6;
 const PROTOCOL_ICMPV6: u8 = 58;
 

@@ -30,14 +30,14 @@ use crate::{
     units,
 };
 
-/// Options of `grosso coalesce`, which merges packets as a receiving host does.
+/// Options for `grosso coalesce`, which merges packets as a receiving host does.
 #[derive(Debug, Default)]
 pub struct Coalesce {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Merge rules.
     pub rules: Rules,
-    /// Empty table of TCP connections, configured with the flows to list.
+    /// Empty table of TCP connections that already knows which flows to list.
     pub connections: Connections,
 }
 
@@ -88,7 +88,7 @@ struct CoalesceWork {
     purpose: Purpose,
     replay: Replay,
     writer: Writer,
-    /// Flows that are tracked for the table in the report, if the table was requested.
+    /// Flows tracked for the table in the report, if the table was requested.
     streams: Option<Streams>,
     cut_packets: u64,
 }
@@ -121,12 +121,12 @@ impl Transform for CoalesceWork {
         self.writer.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Passes the packet to the replay, which may flush trains.
+    /// Passes the packet to the replay, which may flush trains as a result.
     fn unparsed(&mut self, packet: &Packet<'_>) {
         self.push(packet);
     }
 
-    /// Flushes all trains, because held packets refer to the interface numbers of the old section.
+    /// Flushes all trains, because the held packets use the old section's interface numbers.
     fn section(&mut self) {
         self.replay.finish(&mut self.writer);
         if let Some(streams) = &mut self.streams {
@@ -135,7 +135,7 @@ impl Transform for CoalesceWork {
     }
 }
 
-/// Notes the number of packets that the capture truncated, and whether they could merge.
+/// Notes how many packets the capture truncated, and whether they could merge.
 fn note_cut(packets: u64, purpose: Purpose, session: &Session) {
     if packets == 0 {
         return;
@@ -151,10 +151,10 @@ fn note_cut(packets: u64, purpose: Purpose, session: &Session) {
     session.note(format!("{packets} {are} truncated: {fate}"));
 }
 
-/// Notes that out-of-order packets prevented merging, if resequencing is off.
+/// Prints a note if out-of-order packets prevented merging and resequencing is off.
 fn note_disorder(replay: &Replay, session: &Session) {
     let stats = replay.stats();
-    // Only late packets show reordering: packets ahead of the expected number may follow a loss.
+    // Only late packets indicate reordering. A packet ahead of the expected sequence number may just follow a loss.
     let behind = stats.refused[NoMerge::TcpSequenceBehind as usize];
     if replay.profile().reorder.level != Level::Off || behind * 50 < stats.packets_in.max(1) {
         return;
@@ -209,17 +209,17 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
     }
 }
 
-/// Capture metadata that is kept until the packet is written.
+/// Capture metadata kept for a packet until it is written.
 #[derive(Debug, Default)]
 struct Record {
     timestamp_ns: u64,
     interface: u32,
     flags: Option<u32>,
-    /// Reference to the packet in the flow table; `None` if it has no data.
+    /// Reference to the packet in the flow table; `None` if the packet has no payload.
     marked: Option<MarkedPacket>,
     /// Contents of Grosso's custom capture option, if the packet has one.
     offload: Option<Box<Offload>>,
-    /// Tunnels that contain the packet and use non-standard ports.
+    /// Tunnels around the packet that use non-standard ports.
     tunnels: Vec<TunnelPort>,
 }
 
@@ -243,7 +243,7 @@ struct Writer {
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
     trains: FlowTrains,
-    /// First write error. A delivery cannot return it, so it is kept here.
+    /// First write error, kept here because a delivery callback cannot return it.
     failure: Option<Failure>,
 }
 
@@ -267,14 +267,14 @@ impl Writer {
         written
     }
 
-    /// Writes a superframe with everything that is needed to restore its packets.
+    /// Writes a superframe along with everything needed to restore its packets.
     fn write_train(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
-        // Tunnel ports that all packets share.
+        // Tunnel ports common to all packets.
         let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
             let record = self.records.of_mut(&part.buffer);
@@ -296,7 +296,7 @@ impl Writer {
             self.records.give_back(part.buffer);
         }
         let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
-        // If a superframe of the input lacks the times of its packets, the list has gaps and is useless.
+        // If a superframe in the input lacks its packets' timestamps, the list has gaps and is useless.
         if self.arrivals_ns.len() + 1 != delivery.packets as usize {
             self.arrivals_ns.clear();
         }
@@ -355,8 +355,7 @@ impl Receiver for Writer {
     }
 }
 
-/// Returns the transport of a superframe, derived from the checksum offset: TCP if it is the offset in a TCP header,
-/// else UDP.
+/// Returns the transport of a superframe: TCP if the checksum offset is that of a TCP header, otherwise UDP.
 fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {
@@ -365,7 +364,7 @@ fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     }
 }
 
-/// Returns the time from one arrival to the next in nanoseconds. The caller ensures that it fits into 32 bits.
+/// Returns the time between two arrivals in nanoseconds. The caller ensures that it fits in 32 bits.
 fn step(from_ns: u64, to_ns: u64) -> u32 {
     u32::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(u32::MAX)
 }

@@ -20,7 +20,7 @@ use crate::{
     units,
 };
 
-/// Options of `grosso csum verify`, which verifies every checksum.
+/// Options for `grosso csum verify`, which verifies every checksum.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
     /// Assumptions about facts that the capture does not record.
@@ -74,7 +74,7 @@ impl CaptureCommand for Verify {
 /// Checksums that [`Fix`] sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// Partial checksums, which a device would complete.
+    /// Partial checksums, which were left for a device to complete.
     #[default]
     Partial,
     /// Bad checksums.
@@ -83,7 +83,7 @@ pub enum Which {
     All,
 }
 
-/// Options of `grosso csum fix`, which repairs checksums and changes nothing else in a packet.
+/// Options for `grosso csum fix`, which repairs checksums and changes nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Fix {
     /// Assumptions about facts that the capture does not record.
@@ -127,7 +127,7 @@ fn note_cut(found: &Found, session: &Session) {
     ));
 }
 
-/// Verifier that counts the verdicts on the checksums of a capture.
+/// Verifier that counts the verdicts on a capture's checksums.
 #[derive(Default)]
 struct Found {
     judge: Judge,
@@ -143,8 +143,8 @@ struct Found {
 }
 
 impl Found {
-    /// Verifies and counts the checksums of a packet. Returns the headers, and whether the packet can be fixed. A frame
-    /// with the headers of its first segment cannot be fixed, because it stands for several packets and has no checksum
+    /// Verifies and counts the checksums of a packet. Returns its headers, and whether it can be fixed. A frame that
+    /// has the headers of its first segment cannot be fixed, because it stands for several packets and has no checksum
     /// of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
@@ -166,14 +166,14 @@ impl Found {
         (*stack, !is_repeated)
     }
 
-    /// Lists the partial and bad checksums of the packet that was verified last.
+    /// Lists the partial and bad checksums of the most recently verified packet.
     fn list(&mut self, packet: &Packet<'_>, stack: &Stack) {
         for level in self.levels.iter() {
             if !matches!(level.verdict, Verdict::Partial | Verdict::Bad) {
                 continue;
             }
             if self.rows.len() >= self.rows_max {
-                // Bad checksums matter more, so they replace partial ones in a full list.
+                // Bad checksums matter more, so they replace partial ones when the list is full.
                 let partial = self.rows.iter().rposition(|row| row.verdict == Verdict::Partial);
                 self.rows_omitted += 1;
                 match partial.filter(|_| level.verdict == Verdict::Bad) {
@@ -194,7 +194,8 @@ impl Found {
     }
 }
 
-/// Returns the name of a checksum's level in its packet.
+/// Returns the position of a checksum among the headers: `inner`, `outer`, `header` (IPv4), or nothing if it is the
+/// only one.
 fn place(level: &Level, levels: &Levels) -> &'static str {
     let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
     match level.layer.kind {
@@ -210,7 +211,7 @@ struct FixWork {
     only: Which,
     found: Found,
     packet: Vec<u8>,
-    /// Number of changed packets, and of changed checksums.
+    /// Number of changed packets and number of changed checksums.
     counts: (u64, u64),
 }
 
@@ -244,7 +245,7 @@ impl Transform for FixWork {
     }
 }
 
-/// Returns the metadata of a packet whose checksums have been completed: they are no longer marked as partial.
+/// Returns the metadata of a packet after its checksums were completed, without the partial mark.
 fn completed(packet: &Packet<'_>) -> PacketMeta {
     let said = packet.meta();
     let flags = said.flags.map(|flags| flags & !flag::CHECKSUM_NOT_READY);

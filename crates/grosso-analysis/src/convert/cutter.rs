@@ -14,42 +14,42 @@ use crate::{capture::Output, error::Failure, line::Timing, meta};
 #[derive(Debug, Default)]
 pub struct Cutter {
     segment: Vec<u8>,
-    /// Number of superframes that were segmented.
+    /// Number of superframes segmented.
     pub cut: u64,
-    /// Number of packets into which superframes were segmented.
+    /// Number of packets produced by segmentation.
     pub segments: u64,
 }
 
-/// Parameters for the segmentation of a superframe.
+/// Parameters for segmenting a superframe.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Segment size and protocol.
     pub gso: Gso,
     /// Link type used to parse the frame.
     pub link: LinkType,
-    /// UDP ports of the tunnels whose headers every segment repeats.
+    /// UDP ports of the tunnels whose headers are repeated in every segment.
     pub ports: Ports,
 }
 
 /// Bytes of a superframe.
 #[derive(Clone, Copy, Debug)]
 pub struct CutFrame<'a> {
-    /// Captured bytes.
+    /// The captured bytes.
     pub data: &'a [u8],
-    /// Whether the capture lacks bytes of the superframe.
+    /// Whether part of the superframe was not captured.
     pub is_short: bool,
 }
 
-/// Reason why a superframe is not segmented.
+/// Reason why a frame is not segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncut {
-    /// The frame is not a superframe: its payload fits into one packet.
+    /// The frame is not a superframe, because its payload fits into one packet.
     Whole,
-    /// The capture truncated the superframe, so its last packets are incomplete.
+    /// The superframe is truncated in the capture, so its last packets are incomplete.
     Snaplen,
     /// The recorded parts do not add up to the length of the superframe.
     Parts,
-    /// The engine refused the segmentation.
+    /// The engine refused to segment the frame.
     Refused(NoSegments),
 }
 
@@ -76,10 +76,11 @@ impl Uncut {
 }
 
 impl Cutter {
-    /// Segments `packet` and writes the packets. Writes nothing if it cannot be segmented.
+    /// Segments `packet` and writes the resulting packets. Writes nothing if `packet` cannot be segmented.
     ///
-    /// The packets get the timestamps that the capture recorded for them; otherwise the superframe's timestamp, or the
-    /// time at which the output's simulated link is free. The first packet gets the superframe's comments.
+    /// Each packet gets its recorded timestamp if the capture has one. Otherwise, it gets the superframe's timestamp or
+    /// the time at which the output's simulated link becomes free. The first packet also gets the superframe's
+    /// comments.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
@@ -106,7 +107,7 @@ impl Cutter {
         self.each_of(frame, said, how, show)
     }
 
-    /// Segments a frame that is not from a file, and calls `show` for each resulting packet.
+    /// Segments a frame that does not come from a file, and calls `show` for each resulting packet.
     pub fn each_of(
         &mut self,
         frame: CutFrame<'_>,
@@ -147,8 +148,8 @@ impl Cutter {
     }
 }
 
-/// Returns the parts of a superframe whose packets are of unequal size. The first part includes the headers. Returns
-/// `None` if the parts do not add up to the data.
+/// Returns the parts of a superframe whose packets differ in size, or `None` if the parts do not add up to the data.
+/// The first part includes the headers.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let recorded = said.offload.as_ref();
     let in_parts =
@@ -167,7 +168,7 @@ fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pi
     (end == data.len()).then_some(Pieces::Many(pieces))
 }
 
-/// Slices of a frame. The common case of one slice needs no allocation.
+/// Slices of a frame. A single slice, the common case, needs no allocation.
 enum Pieces<'a> {
     One([&'a [u8]; 1]),
     Many(Vec<&'a [u8]>),
@@ -182,23 +183,23 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Timestamps of the packets of one superframe.
+/// Timestamps of the packets in one superframe.
 struct Clock<'a> {
     now_ns: Option<u64>,
-    /// Recorded time steps, with a zero before the first packet; `None` if the capture has none for these packets.
+    /// Recorded time steps, starting with a zero for the first packet; `None` if none were recorded for these packets.
     steps_ns: Option<core::iter::Chain<core::iter::Once<&'a u32>, core::slice::Iter<'a, u32>>>,
 }
 
 impl<'a> Clock<'a> {
     fn new(said: &'a PacketMeta, packets: u32) -> Self {
         let recorded: &[u32] = said.offload.as_ref().map_or(&[], |offload| &offload.arrivals_ns);
-        // A list of a different length does not describe these packets.
+        // A list with a different length does not describe these packets.
         let is_complete = recorded.len() + 1 == packets as usize;
         let steps_ns = is_complete.then(|| core::iter::once(&0).chain(recorded));
         Self { now_ns: said.timestamp_ns, steps_ns }
     }
 
-    /// Returns the timestamp of the next packet, and the timestamp's origin.
+    /// Returns the timestamp of the next packet, and how it was chosen.
     fn tick(&mut self) -> (Option<u64>, Timing) {
         let Some(steps_ns) = &mut self.steps_ns else { return (self.now_ns, Timing::Superframe) };
         let step_ns = u64::from(steps_ns.next().copied().unwrap_or(0));

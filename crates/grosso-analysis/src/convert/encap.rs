@@ -1,8 +1,8 @@
-//! `grosso encap`: encapsulates packets in a tunnel, which is described by options of `ip link`.
+//! `grosso encap`: encapsulates packets in a tunnel. The options are those of `ip link`.
 //!
-//! The capture keeps its link layer. The headers of a tunnel for IP packets follow the packet's own link-layer header;
-//! the headers of a tunnel for Ethernet frames follow a copy of the frame's Ethernet header. `decap` therefore restores
-//! the capture.
+//! The capture keeps its link type. A tunnel that carries IP packets inserts its headers after the packet's link-layer
+//! header. A tunnel that carries Ethernet frames inserts them after a copy of the frame's Ethernet header. `decap` can
+//! therefore restore the original capture.
 
 use grosso::{
     Meta,
@@ -28,18 +28,18 @@ use crate::{
     units,
 };
 
-/// Options of `grosso encap`, which encapsulates packets in a tunnel.
+/// Options for `grosso encap`, which encapsulates packets in a tunnel.
 #[derive(Clone, Debug)]
 pub struct Encap {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Local endpoint of the tunnel.
     pub endpoint: Endpoint,
-    /// Short description of the tunnel, for the report.
+    /// Short description of the tunnel for the report.
     pub summary: String,
-    /// Options of the tunnel as in `ip link add`, for the report.
+    /// Tunnel options in the form of `ip link add`, for the report.
     pub words: String,
-    /// Random seed for source ports, flow labels and identifications.
+    /// Random seed for source ports, flow labels and IP IDs.
     pub seed: u64,
 }
 
@@ -111,12 +111,12 @@ fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
         }
         Header::Geneve { .. } => TunnelPort::new(Kind::Geneve, udp.destination),
         Header::Gre { .. } => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_GRE),
-        // The tunnel carries both IP versions. A port that is registered for IPv4 is also recognized with IPv6.
+        // The tunnel carries both IP versions. A port registered for IPv4 is also recognized with IPv6.
         Header::Ip => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_IPV4),
     })
 }
 
-/// Notes the `--port` option that is needed to find the tunnel in a file that cannot record the port.
+/// Tells the user which `--port` option finds the tunnel, if the file cannot record the port.
 fn note_port(tunnel: Option<TunnelPort>, session: &Session) {
     if let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.is_assigned()) {
         let port = tunnel.port();
@@ -127,7 +127,7 @@ fn note_port(tunnel: Option<TunnelPort>, session: &Session) {
     }
 }
 
-/// Notes why packets stay unchanged, with a remedy.
+/// Tells the user why packets stayed unchanged, and how to avoid it.
 fn note(numbered: u64, not_ethernet: u64, session: &Session) {
     if numbered > 0 {
         let frames = units::count(numbered, "superframe");
@@ -153,7 +153,7 @@ struct EncapWork {
     tunnel: Option<TunnelPort>,
     judge: Judge,
     tally: Tally,
-    /// Buffer for the encapsulated packet.
+    /// Buffer that holds the encapsulated packet.
     packet: Vec<u8>,
     refused: Alone,
 }
@@ -166,7 +166,7 @@ impl Transform for EncapWork {
     fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
         let Frame { entry, packet, link } = frame;
         if packet.is_cut() {
-            // The lengths and checksums of the tunnel would describe a packet with missing bytes.
+            // The tunnel's lengths and checksums would describe a packet with missing bytes.
             self.refused.add("truncated", packet.number);
             return self.output.copy(entry);
         }
@@ -175,7 +175,7 @@ impl Transform for EncapWork {
         let given = self.given(&Sight::new(packet, &said, &stack, link, ports));
         known.gso = given.or(known.gso);
         if known.checksum == Checksum::None {
-            // Captures of a sending host do not always record a partial checksum.
+            // Captures from a sending host do not always record a partial checksum.
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
         }
         if has_gre_checksum_to_come(packet.data, &stack) {
@@ -184,7 +184,8 @@ impl Transform for EncapWork {
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
-                // If only the headers show that the frame is a superframe, the output must not record a segment size.
+                // If only the headers suggest that the frame is a superframe, the output must not record a segment
+                // size.
                 let is_recorded = given.is_some() || said.gso().is_some();
                 let meta = Meta { gso: meta.gso.filter(|_| is_recorded), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
@@ -204,7 +205,7 @@ impl Transform for EncapWork {
 
 impl EncapWork {
     /// Returns the segmentation of a superframe if the user configured its segment size. Other frames are encapsulated
-    /// unchanged, because a tunnel can carry both packets and superframes.
+    /// as they are, because a tunnel can carry both packets and superframes.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };
@@ -216,7 +217,7 @@ impl EncapWork {
     }
 }
 
-/// Returns the checksum state of a packet for which the capture records none, and its segmentation if it is a
+/// Returns the checksum state of a packet if the capture records none, and the segmentation if the packet is a
 /// superframe. Inside a tunnel, only superframes have more than one partial checksum (rule T11).
 fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, Option<Gso>) {
     if is_large_send_without_length(packet, stack) {
@@ -237,7 +238,7 @@ fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, 
 }
 
 impl EncapWork {
-    /// Encapsulates the frame into `self.packet`, and returns the metadata of the result.
+    /// Writes the encapsulated frame to `self.packet`, and returns its metadata.
     fn wrap(
         &mut self,
         frame: &[u8],
@@ -284,7 +285,7 @@ impl EncapWork {
     ) -> Result<Meta, &'static str> {
         self.packet.clear();
         self.packet.extend_from_slice(front);
-        // Done first, so that the encapsulator does not count a packet that stays unchanged.
+        // Done first, so that the encapsulator does not count a packet that will stay unchanged.
         name_payload(&mut self.packet, last, ethertype)?;
         let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
         let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
@@ -295,7 +296,7 @@ impl EncapWork {
         if let Checksum::Partial { start, offset } = &mut known.checksum {
             *start += front.len() as u16;
             if usize::from(*start) < payload_at {
-                // On the wire this checksum is complete, and no device will complete it here.
+                // On the wire, this checksum is complete. No device will complete it here.
                 let completed = checksum::complete(&mut self.packet, *start, *offset);
                 completed.map_err(|_| Refusal::ChecksumOutside.name())?;
                 known.checksum = Checksum::None;
@@ -305,8 +306,8 @@ impl EncapWork {
     }
 }
 
-/// Returns the tunnels with non-standard ports that contain the packet: those that the dissector finds, and those that
-/// the capture records.
+/// Returns the tunnels around the packet that use non-standard ports: those found by the dissector, and those recorded
+/// in the capture.
 fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<TunnelPort> {
     let mut found = TunnelPort::of_packet(packet, stack, ports);
     let mut recorded = meta::tunnels(said).to_vec();

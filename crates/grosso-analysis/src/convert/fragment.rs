@@ -21,16 +21,16 @@ use crate::{
     units,
 };
 
-/// Options of `grosso fragment`, which fragments packets that are longer than an MTU.
+/// Options for `grosso fragment`, which splits packets longer than an MTU into IP fragments.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Maximum packet length in bytes, counted from the IP header.
     pub mtu: u16,
-    /// Whether IPv4 packets with DF are fragmented too.
+    /// Whether to fragment IPv4 packets that have DF set.
     pub ignores_df: bool,
-    /// Random seed for the identifications of IPv6 fragments.
+    /// Random seed for the IDs of IPv6 fragments.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl CaptureCommand for Fragment {
     }
 }
 
-/// Notes why packets stay longer than the MTU, with a remedy.
+/// Tells the user why packets are still longer than the MTU, and how to avoid it.
 fn note(left: &Counts, session: &Session) {
     if let Some(&count) = left.get(DONT_FRAGMENT) {
         let packets = units::count(count, "packet");
@@ -151,7 +151,7 @@ impl Transform for FragmentWork {
 }
 
 impl FragmentWork {
-    /// Writes the fragments. All other metadata of the packet goes to the first fragment.
+    /// Writes the fragments. The first fragment also gets the packet's other metadata.
     fn write(
         &mut self,
         mut fragments: Fragments<'_>,
@@ -185,15 +185,15 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     packet.data.len().max(packet.original_len as usize).saturating_sub(network)
 }
 
-/// Returns whether a frame is a superframe, according to the capture or the classifier.
+/// Returns whether a frame is a superframe according to the capture or the classifier.
 fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
     let is_recorded = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
-    // Neither the length nor the checksum matters here: IP fragments datagrams that exceed the MTU, and a wrong
-    // checksum stays wrong in the fragments.
+    // Neither the length nor the checksum matters here. IP fragments any datagram that exceeds the MTU, and a wrong
+    // checksum stays wrong.
     is_recorded || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
-/// Returns the checksum state. A partial checksum is completed before the packet is fragmented.
+/// Returns the checksum state of a packet. A partial checksum is completed before fragmentation.
 fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     match said.known(stack).checksum {
         partial @ Checksum::Partial { .. } => partial,

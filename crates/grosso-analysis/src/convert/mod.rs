@@ -1,4 +1,4 @@
-//! Commands that convert a capture to another one, or verify its checksums.
+//! Commands that convert a capture or verify its checksums.
 //!
 //! | module | job |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `csum` | verifies and repairs checksums |
 //! | `cutter` | segments one superframe |
 //!
-//! Each command is a [`CaptureCommand`](crate::capture::CaptureCommand): options, and a `run` method that returns a
-//! report.
+//! Each command is a [`CaptureCommand`](crate::capture::CaptureCommand): a struct with the options, and a `run` method
+//! that returns a report.
 
 mod coalesce;
 mod csum;

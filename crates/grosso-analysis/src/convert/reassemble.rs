@@ -1,7 +1,7 @@
-//! `grosso reassemble`: joins IP fragments into datagrams without losing packets.
+//! `grosso reassemble`: joins IP fragments into datagrams, without losing packets.
 //!
-//! The capture is read twice (ADR 0045). The first pass learns which fragments become datagrams. The second pass writes
-//! each datagram in place of its last fragment, and everything else unchanged.
+//! The capture is read twice (ADR 0045). The first pass finds out which fragments form complete datagrams. The second
+//! pass writes each datagram in place of its last fragment, and leaves everything else unchanged.
 
 use std::sync::atomic::Ordering;
 
@@ -22,14 +22,14 @@ use crate::{
     units,
 };
 
-/// Options of `grosso reassemble`, which joins IP fragments into datagrams.
+/// Options for `grosso reassemble`, which joins IP fragments into datagrams.
 #[derive(Clone, Debug)]
 pub struct Reassemble {
-    /// UDP ports that identify tunnels in packets for which the capture records no ports.
+    /// UDP ports that identify tunnels in packets for which the capture does not record any.
     pub ports: Ports,
-    /// Limits for incomplete datagrams, and the policy for overlapping fragments.
+    /// Limits on incomplete datagrams, and the policy for overlapping fragments.
     pub waiting: Waiting,
-    /// Whether the text of the report lists all incomplete datagrams.
+    /// Whether the text report lists all incomplete datagrams.
     pub lists_all: bool,
 }
 
@@ -51,7 +51,7 @@ impl CaptureCommand for Reassemble {
         let given = self.ports;
         let packets = learn(&mut input, given, &mut survey, &mut lanes)?;
         if session.interrupted.load(Ordering::Relaxed) {
-            // No output will be written, so these findings are dropped.
+            // No output will be written, so drop these findings.
             survey = Survey::default();
         }
 
@@ -74,7 +74,7 @@ impl CaptureCommand for Reassemble {
     }
 }
 
-/// Reads the capture for the first time, up to its end or damage. Returns the number of packets.
+/// Reads the capture for the first time, up to its end or the first damage. Returns the number of packets.
 fn learn(
     input: &mut Input,
     given: Ports,
@@ -82,7 +82,7 @@ fn learn(
     lanes: &mut Lanes,
 ) -> Result<u64, Failure> {
     let links = input.links;
-    // Damage is reported by the second pass.
+    // Damage is reported in the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
@@ -110,7 +110,7 @@ fn report(
 ) -> ReassembleReport {
     note_unlisted(survey.unlisted, session);
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
-        // Anonymized captures often have wrong header checksums everywhere. A receiver would drop such packets.
+        // In anonymized captures, header checksums are often wrong throughout. A receiver would drop such packets.
         session.hint(
             "fragments with a wrong header checksum stay unchanged; if the capture was anonymized, \
              correct the checksums with `grosso csum fix --only bad`",
@@ -125,7 +125,7 @@ fn report(
     }
 }
 
-/// Notes the number of fragment sets that are not listed.
+/// Notes how many fragment sets are not listed.
 pub(super) fn note_unlisted(unlisted: u64, session: &Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
@@ -138,10 +138,10 @@ struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// UDP ports that identify tunnels in packets for which the capture records no ports.
+    /// UDP ports that identify tunnels in packets for which the capture does not record any.
     given: Ports,
     datagram: Vec<u8>,
-    /// Number of packets in the first pass. Packets appended since then are not included.
+    /// Number of packets in the first pass. Packets appended later are not included.
     packets: u64,
 }
 

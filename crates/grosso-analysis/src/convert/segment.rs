@@ -1,4 +1,4 @@
-//! `grosso segment`: splits superframes whose segment size is recorded, and never guesses.
+//! `grosso segment`: splits superframes whose segment size is recorded. Never guesses.
 
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     units,
 };
 
-/// Options of `grosso segment`, which splits superframes whose segment size is recorded.
+/// Options for `grosso segment`, which splits superframes whose segment size is recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// Assumptions about facts that the capture does not record.

@@ -1,4 +1,4 @@
-//! `grosso wire`: converts a host capture to the packets on the wire.
+//! `grosso wire`: converts a host capture to the packets as they were on the wire.
 
 use grosso::meta::Gso;
 use grosso_capture::{Entry, Packet, PacketMeta};
@@ -20,12 +20,12 @@ use crate::{
     units,
 };
 
-/// Options of `grosso wire`, which converts a host capture to the packets on the wire.
+/// Options for `grosso wire`, which converts a host capture to the packets as they were on the wire.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Method of choosing timestamps for the segments of a superframe.
+    /// Choice of timestamps for a superframe's segments.
     pub spacing: Spacing,
 }
 
@@ -62,7 +62,7 @@ impl CaptureCommand for Wire {
     }
 }
 
-/// Prints a note for each kind of packet that looked different on the wire. The manual lists these notes.
+/// Prints a note for each kind of packet that looked different on the wire. These notes are listed in the manual.
 fn note(work: &WireWork, session: &Session) {
     for (note, hint) in work.suspicions.notes() {
         session.note(note);
@@ -120,7 +120,7 @@ struct WireWork {
     udp_left: u64,
     udp_left_bytes: u64,
     cut_short: u64,
-    /// Captured and original length of the first truncated packet.
+    /// Captured and original lengths of the first truncated packet.
     first_cut: Option<(usize, u32)>,
     packet: Vec<u8>,
     levels: Levels,
@@ -169,7 +169,7 @@ impl Transform for WireWork {
             return self.leave("evidence_contradicts", entry);
         }
         match judgment.nature {
-            // A checksum after the last parsed header may be partial.
+            // A checksum beyond the last parsed header may be partial.
             Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too_deep", entry),
             Nature::Packet => self.complete(entry, &sight),
             Nature::Left(reason) => {
@@ -180,7 +180,7 @@ impl Transform for WireWork {
                 self.leave(reason, entry)
             }
             Nature::Superframe { gso, size, ports } => {
-                // The segments are packets on the wire, so none of their checksums stays partial.
+                // The segments are wire packets, so none of their checksums may stay partial.
                 let gso = Gso { partial_members: false, ..gso };
                 let how = How { gso, link, ports };
                 match self.cutter.cut(packet, &said, how, &mut self.output)? {
@@ -202,13 +202,13 @@ impl Transform for WireWork {
 }
 
 impl WireWork {
-    /// Writes a packet unchanged, although the packet looked different on the wire.
+    /// Writes a packet unchanged even though it looked different on the wire.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;
         self.output.copy(entry)
     }
 
-    /// Writes a packet with its checksums completed, if any is partial.
+    /// Completes the packet's partial checksums, if any, and writes it.
     fn complete(&mut self, entry: &Entry<'_>, sight: &Sight<'_>) -> Result<(), Failure> {
         let Sight { packet, said, stack, .. } = sight;
         let Finish { completes, left } = self.judge.finish(sight);
@@ -218,7 +218,7 @@ impl WireWork {
         if left == Some(CAPTURED_SHORT) {
             self.count_cut(packet);
         }
-        // Even if the checksum is already correct, the mark that it is partial must be removed.
+        // Even if the checksum is already correct, the partial mark must be removed.
         if left == Some(CAPTURED_SHORT) || !completes && !said.is_partial() {
             return self.output.copy(entry);
         }

@@ -1,10 +1,10 @@
-//! Reads the sizes that packets announce: the MSS in a SYN, and the MTU in an ICMP too-big message.
+//! Extracts announced sizes: the MSS from a SYN, and the MTU from an ICMP too-big message.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 
 use crate::headers::{Transport, is_ip, u16_at, u32_at};
 
-/// Returns the MSS option of a SYN.
+/// Returns the value of the MSS option in a SYN.
 pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     let start = transport.layer.offset as usize;
     let mut options = packet.get(start + tcp::HEADER_LEN..transport.layer.end())?;
@@ -21,7 +21,7 @@ pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     }
 }
 
-/// Source and destination of a packet, without ports.
+/// Source and destination address of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     source: [u8; 16],
@@ -43,8 +43,7 @@ impl Path {
     }
 }
 
-/// Reads an ICMP too-big message: returns the path of the quoted packet, the MTU (RFC 1191, RFC 8201), and the length
-/// of the quoted packet.
+/// Parses an ICMP too-big message. Returns the path and length of the quoted packet, and the MTU (RFC 1191, RFC 8201).
 pub(crate) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16, u16)> {
     let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
@@ -68,5 +67,5 @@ pub(crate) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16, u16)> 
     Some((Path::at(packet, quoted, version == 4)?, mtu, length))
 }
 
-/// Number of bytes of an ICMP message before the quoted packet.
+/// Number of ICMP header bytes before the quoted packet.
 const ICMP_HEADER: usize = 8;

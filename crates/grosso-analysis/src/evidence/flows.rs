@@ -14,76 +14,73 @@ use super::{
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 
-/// Properties of the flows of a capture; at most `FLOWS_MAX` flows.
+/// Properties of the flows in a capture; at most `FLOWS_MAX` flows.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// Index of each flow.
     places: HashMap<Endpoints, usize>,
     flows: Vec<Flow>,
-    /// The flow of the last lookup. Packets of a flow arrive together, and each causes several lookups.
+    /// Flow of the last lookup, as a cache: packets of a flow tend to arrive together, and each causes several lookups.
     last: Cell<Option<(Endpoints, usize)>>,
-    /// MTUs of paths from ICMP messages, each with the packet number from which it applies; at most [`PATHS_MAX`]
-    /// paths.
+    /// Path MTUs from ICMP messages, each with the number of the first packet to which it applies; at most
+    /// [`PATHS_MAX`] paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
     counters: AddressCounters,
-    /// The largest MTU that an announced MSS suggests.
+    /// Largest MTU suggested by an announced MSS.
     announced_mtu: usize,
-    /// Number of packets in flows that are not tracked because of the limit.
+    /// Number of packets in flows that exceeded the limit and are not tracked.
     pub overflowed: u64,
 }
 
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// MSS that the sender announced: the largest segment that it accepts, and a hint at the sender's MTU.
+    /// MSS announced by the sender: the largest segment that it accepts, which also suggests its MTU.
     pub(super) announced: Option<u16>,
     first: Era,
-    /// Later eras, each with a different segment size; at most [`ERAS_MAX`].
+    /// Later eras, in each of which the segment size differs; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
-    /// Sequence number after the last byte of data so far.
+    /// Sequence number after the last data byte so far.
     sequence_max: Option<u32>,
-    /// Sequence number of the first frame that was longer than Ethernet allows.
+    /// Sequence number of the first frame that was too long for Ethernet.
     long_start: Option<u32>,
-    /// Whether any frame was longer than Ethernet allows.
+    /// Whether any frame was too long for Ethernet.
     pub(super) has_long: bool,
-    /// Identifications that contradict the current era. The first element is the number of the first packet with such
-    /// an identification.
+    /// IP IDs that contradict the current era, with the number of the first packet that had one.
     odd: Option<(u64, Identifications)>,
 }
 
-/// A period in which a flow uses one segment size.
+/// Period during which a flow uses one segment size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Era {
     /// Number of the era's first packet.
     from: u64,
-    /// Number of the last frame that certainly belongs to the era, according to its identification.
+    /// Number of the last frame whose IP ID proves that it belongs to the era.
     known: u64,
-    /// Whether only identifications distinguish the era from the one before, so that frames in between may belong to
-    /// either era.
+    /// Whether only IP IDs tell the era from the previous one. The frames between the two may then belong to either.
     is_blurred: bool,
-    /// MTU of the path according to an ICMP message.
+    /// Path MTU according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
-    /// MTU from a newer ICMP message that the sender has not obeyed yet. When the sender obeys, it retransmits the lost
-    /// data.
+    /// MTU from a newer ICMP message that the sender has not yet obeyed. It retransmits the lost data when it does.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
-    /// Payload lengths of frames without PSH, FIN and SYN.
+    /// Payload lengths of frames without PSH, FIN or SYN.
     pub(super) lengths: Lengths,
-    /// Payload lengths of frames with PSH, FIN or SYN, most of which end a write of the sending program.
+    /// Payload lengths of frames with PSH, FIN or SYN. Most of these frames end a write by the sending program.
     pub(super) ends: Lengths,
-    /// The largest payload covered by a complete and valid checksum.
+    /// Largest payload covered by a complete and valid checksum.
     pub(super) sealed_max: u32,
 }
 
 impl Era {
-    /// Returns the largest payload that was certainly one wire packet.
+    /// Returns the largest payload known to have been a single wire packet.
     pub(super) fn packet_max(&self) -> usize {
         (self.sealed_max as usize).max(self.identifications.single_max())
     }
 }
 
-/// The previous frame.
+/// The previous frame of the flow.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     number: u64,
@@ -94,7 +91,7 @@ struct Last {
 }
 
 impl Flows {
-    /// Learns from a frame. `seal` reads its checksum, and is called only if the result matters.
+    /// Learns from a frame. `seal` verifies its checksum, and is called only if the result matters.
     pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
         let (packet, number) = (sight.packet.data, sight.packet.number);
         if let Some((path, mtu, _)) = announced::too_big(packet, sight.stack) {
@@ -140,7 +137,7 @@ impl Flows {
         self.flows.get(self.place(endpoints)?)
     }
 
-    /// Returns the largest MTU that an announced MSS suggests; 0 if none was announced.
+    /// Returns the largest MTU suggested by an announced MSS; 0 if no MSS was announced.
     pub(super) const fn announced_mtu(&self) -> usize {
         self.announced_mtu
     }
@@ -155,7 +152,7 @@ impl Flows {
         self.flows.is_empty()
     }
 
-    /// Records that the MTU of a path changes to `mtu` from packet `number` on.
+    /// Records that the MTU of a path changed to `mtu`, starting with packet `number`.
     fn shrink(&mut self, path: Path, mtu: u16, number: u64) {
         if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
             return;
@@ -176,7 +173,7 @@ impl Flows {
         changes.iter().rev().find(|(from, _)| *from <= number).map(|&(_, mtu)| mtu)
     }
 
-    /// Returns the index of a flow, which is added if it is unknown; `None` if the limit is reached.
+    /// Returns the index of a flow, and adds the flow if it is unknown. Returns `None` if the limit is reached.
     fn place_of(&mut self, endpoints: Endpoints) -> Option<usize> {
         if let Some(place) = self.place(&endpoints) {
             return Some(place);
@@ -203,12 +200,12 @@ impl Flows {
 }
 
 impl Flow {
-    /// Returns the era of a packet.
+    /// Returns the era to which a packet belongs.
     pub(super) fn era(&self, number: u64) -> &Era {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
-    /// Returns whether a packet may belong to a different era from the one that [`Self::era`] returns.
+    /// Returns whether a packet may belong to a different era than the one that [`Self::era`] returns.
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);
@@ -225,7 +222,7 @@ impl Flow {
         }
     }
 
-    /// Records the MTU of an ICMP message. Until the sender follows it, packets are as long as before.
+    /// Records the MTU from an ICMP message. Packets do not get shorter until the sender obeys the message.
     fn record_path_mtu(&mut self, path_mtu: Option<u16>, number: u64) {
         let is_new = self.sequence_max.is_none();
         let era = *self.latest_mut();
@@ -241,8 +238,8 @@ impl Flow {
         self.last = None;
     }
 
-    /// Follows the sequence numbers of the stream. Begins a new era if the sender goes back because its packets were
-    /// too long for the path.
+    /// Tracks the sequence numbers of the stream. Begins a new era if the sender goes back because its packets were too
+    /// long for the path.
     fn advance(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         if transport.payload == 0 {
             return;
@@ -252,8 +249,7 @@ impl Flow {
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
         let Era { path_mtu, unheeded_mtu, .. } = *self.latest_mut();
         if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
-            // A path with a smaller MTU loses all long packets, and the ICMP message about it may be missing from the
-            // capture.
+            // A path with a smaller MTU drops all long packets. The ICMP message about it may not be in the capture.
             let is_all_lost = self.long_start.take_if(|long| !is_behind(*long, start)).is_some();
             if is_all_lost || unheeded_mtu.is_some() {
                 let path_mtu = unheeded_mtu.or(path_mtu);
@@ -270,8 +266,8 @@ impl Flow {
         }
     }
 
-    /// Returns the number and identification of the previous frame if the stream continues after it without a gap. In
-    /// that case, the packets of the previous frame used all identifications between the two frames.
+    /// Returns the number and IP ID of the previous frame if this frame continues the stream without a gap. The packets
+    /// of the previous frame then used all IDs between the two.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;
@@ -280,8 +276,8 @@ impl Flow {
             .then_some((last.number, last.identification))
     }
 
-    /// Stores a frame as the previous one. `is_free` means that no other packet used an identification between the two
-    /// frames, so that the step counts the packets of the earlier frame.
+    /// Stores a frame as the previous one. `is_free` means that no other packet used an IP ID between the two frames,
+    /// so the difference between their IDs is the number of packets in the earlier frame.
     fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
         let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
@@ -307,7 +303,7 @@ impl Flow {
             self.odd = None;
             return;
         }
-        // A single contradicting frame may be a coincidence; a second one that agrees with it begins a new era.
+        // One contradicting frame may be a coincidence. A second one that agrees with it begins a new era.
         let mut identifications = match self.odd {
             Some((_, odd)) => odd,
             None => Identifications::default(),
@@ -334,18 +330,18 @@ impl Flow {
     }
 }
 
-/// Returns the sequence number of a TCP header.
+/// Returns the sequence number in a TCP header.
 fn sequence(packet: &[u8], transport: &Transport) -> u32 {
     u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
 }
 
-/// Length of the IPv4 and TCP headers without options. The MSS does not count them.
+/// Length of the IPv4 and TCP headers without options. The MSS does not include these headers.
 const HEADERS_IPV4: usize = 40;
 /// Length of the IPv6 and TCP headers without options.
 const HEADERS_IPV6: usize = 60;
-/// Maximum number of tracked flows: about 30 MB.
+/// Maximum number of tracked flows. This many take about 30 MB.
 const FLOWS_MAX: usize = 1 << 16;
 /// Maximum number of paths whose MTU is tracked.
 const PATHS_MAX: usize = 1 << 12;
-/// Maximum number of changes of the segment size that are tracked per flow or path.
+/// Maximum number of segment size changes tracked per flow or path.
 const ERAS_MAX: usize = 16;

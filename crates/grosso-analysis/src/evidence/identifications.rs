@@ -1,22 +1,22 @@
-//! Compares the IPv4 identifications of consecutive frames of a flow.
+//! Compares the IPv4 IDs (the identification field) of consecutive frames in a flow.
 //!
-//! Linux gives every wire packet the next identification, so the identification of the next frame shows how many
-//! packets a frame contained (rules G14, S14).
+//! Linux numbers wire packets consecutively, so the difference between the IDs of two frames shows how many packets the
+//! first one contained (rules G14, S14).
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Segment sizes that explain every identification step so far.
+/// The segment sizes that are consistent with all ID steps so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifications {
     low: u32,
     high: u32,
-    /// Sizes that divide superframes without a remainder, and the number of superframes for each size.
+    /// Sizes that divide superframes without a remainder, each with the number of such superframes.
     exact: [(u32, u32); EXACT_SIZES],
-    /// Number of increases that limit the possible segment sizes.
+    /// Number of steps that limit the possible segment sizes.
     steps: u32,
-    /// The largest payload of a frame after which the identification stepped by one.
+    /// Largest payload of a frame after which the ID increased by one.
     single_max: u32,
-    /// Number of consecutive frames with the same identification.
+    /// Number of consecutive frames with the same ID.
     pub(super) fixed: u64,
 }
 
@@ -33,17 +33,17 @@ impl Default for Identifications {
     }
 }
 
-/// A segment size that the identification steps suggest.
+/// Segment size suggested by the ID steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) bytes: u16,
-    /// Whether no other size explains the steps.
+    /// Whether no other size is consistent with the steps.
     pub(super) is_sure: bool,
 }
 
 impl Identifications {
-    /// Records that the identification increased by `step` from a frame with `payload` bytes to the next frame. The
-    /// flow had no gap between the two frames. Returns `false` if the increase contradicts earlier ones.
+    /// Records that the ID increased by `step` from a frame with `payload` bytes to the next frame, with no gap in the
+    /// flow between the two. Returns `false` if this contradicts earlier steps.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
             if payload > self.high {
@@ -53,7 +53,7 @@ impl Identifications {
             return true;
         }
         let (low, high) = bounds(payload, step);
-        // A step that no segment size explains is due to another flow or a lost packet.
+        // If no segment size explains a step, another flow or a lost packet caused it.
         if (low as usize) < SEGMENT_BYTES_MIN {
             return true;
         }
@@ -73,8 +73,8 @@ impl Identifications {
         true
     }
 
-    /// Returns the size that explains the steps: the first entry of `likely` that is in range, or a size that divides
-    /// several superframes. A single step suffices only for a guess, and only if it rules out the first entry of
+    /// Returns the size that explains the steps: the first one in `likely` that is in range, or else a size that
+    /// divides several superframes. A single step justifies only a guess, and only if it rules out the first size in
     /// `likely`.
     pub(super) fn size(
         &self,
@@ -96,7 +96,7 @@ impl Identifications {
             (Some((exact, _)), Some(confirmed)) if exact == confirmed => (exact, true),
             (Some((exact, STEPS_MIN..)), _) => (exact, true),
             (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
-            // A range does not determine the size.
+            // A range alone does not determine the size.
             (_, None) => return None,
         };
         let bytes = u16::try_from(size).ok()?;
@@ -104,40 +104,40 @@ impl Identifications {
         Some(Told { bytes, is_sure })
     }
 
-    /// Returns the number of superframes with informative steps if a segment size of `size` bytes explains these steps,
+    /// Returns the number of superframes with informative steps if segments of `size` bytes explain these steps,
     /// otherwise 0.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// Returns the number of superframes with informative steps.
+    /// Returns the number of superframes whose ID steps are informative.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }
 
-    /// Returns whether consecutive frames have the same identification, as with some senders.
+    /// Returns whether consecutive frames have the same ID, as some senders do.
     pub(super) const fn is_fixed(&self) -> bool {
         self.fixed > self.steps as u64
     }
 
-    /// Returns the largest payload that was sent in one packet.
+    /// Returns the largest payload that was sent in a single packet.
     pub(super) const fn single_max(&self) -> usize {
         self.single_max as usize
     }
 }
 
-/// Returns the smallest and the largest size that split `payload` bytes into `step` segments.
+/// Returns the smallest and largest segment sizes that split `payload` bytes into `step` segments.
 fn bounds(payload: u32, step: u32) -> (u32, u32) {
     (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
 }
 
-/// Difference below which two sizes count as the same announced size, because the lengths of options are multiples of
-/// it.
+/// If two sizes differ by less than this, they count as the same announced size: the length of TCP options is a
+/// multiple of it.
 const SLACK_BYTES: u32 = 4;
 /// Maximum number of tracked sizes that divide superframes without a remainder.
 const EXACT_SIZES: usize = 4;
-/// Number of steps that must agree before they count as evidence.
+/// Number of agreeing steps that count as evidence.
 const STEPS_MIN: u32 = 2;
 
 #[cfg(test)]

@@ -21,19 +21,20 @@ use crate::{
     meta,
 };
 
-/// Classifier of a capture's frames.
+/// Classifier for the frames of a capture.
 #[derive(Debug, Default)]
 pub struct Judge {
     given: Given,
     /// Flows known so far.
     pub flows: Flows,
-    /// Whether the flows are known from an earlier pass.
+    /// Whether the flows were learned in an earlier pass.
     pub is_surveyed: bool,
     levels: Levels,
 }
 
 impl Judge {
-    /// Creates a classifier that knows only the user's configuration, and learns from the frames that it classifies.
+    /// Creates a classifier that initially knows only the user's configuration, and learns from the frames that it
+    /// classifies.
     pub fn new(given: Given) -> Self {
         Self { given, ..Self::default() }
     }
@@ -43,7 +44,7 @@ impl Judge {
         meta::ports(said, self.given.ports)
     }
 
-    /// Returns the metadata of a packet, the UDP ports that identify tunnels in it, and its headers.
+    /// Returns a packet's metadata, the UDP ports that identify tunnels in it, and its headers.
     pub fn parse(&self, packet: &Packet<'_>, link: LinkType) -> (PacketMeta, Ports, Stack) {
         let said = packet.meta();
         let ports = self.ports(&said);
@@ -51,7 +52,7 @@ impl Judge {
         (said, ports, stack)
     }
 
-    /// Classifies a frame, and learns from it unless its capture was read before.
+    /// Classifies a frame. Also learns from it, unless an earlier pass has already done so.
     pub fn judge(&mut self, sight: &Sight<'_>) -> Judgment {
         if !self.is_surveyed {
             self.learn(sight);
@@ -66,13 +67,13 @@ impl Judge {
         }
     }
 
-    /// Returns the state of the innermost transport checksum of a frame. Reads the payload.
+    /// Returns the state of the frame's innermost transport checksum. Reads the payload.
     pub fn seal(&mut self, sight: &Sight<'_>) -> Seal {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence. A valid checksum replaces weaker evidence. [`Self::judge`]
-    /// reads the checksum only if the packet is longer than the other packets of its flow.
+    /// Returns the judgment with the strongest evidence for it: weaker evidence is replaced by a valid checksum.
+    /// ([`Self::judge`] verifies the checksum only if the packet is longer than others in its flow.)
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -80,8 +81,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// Returns the work that is needed to convert a single-packet frame to the packet on the wire. If no frame needs
-    /// any work, the capture shows the wire.
+    /// Returns the work needed to convert a single-packet frame to the wire packet. If no frame needs any, the capture
+    /// shows the packets as they were on the wire.
     pub fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);
@@ -96,21 +97,21 @@ impl Judge {
         }
     }
 
-    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes with
-    /// informative ID steps.
+    /// Returns two counts for the frame's flow: superframes with informative ID steps that agree with `size`, and all
+    /// superframes with informative ID steps.
     pub fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
         (identifications.agreeing(size.bytes.into()), identifications.steps())
     }
 
-    /// Learns from a frame that is classified later.
+    /// Learns from a frame that will be classified later.
     pub fn learn(&mut self, sight: &Sight<'_>) {
         let levels = &mut self.levels;
         self.flows.learn(sight, || seal(sight, levels));
     }
 
-    /// Weighs the evidence, strongest first.
+    /// Weighs the evidence, starting with the strongest.
     fn weigh(&mut self, sight: &Sight<'_>) -> Judgment {
         let Some(transport) = sight.transport else {
             return match sight.recorded() {
@@ -125,7 +126,7 @@ impl Judge {
             let (payload, ports) = scope(sight, segmentation, &transport);
             (recorded(sight, gso, payload, ports), ports)
         });
-        // If the recorded size applies to the innermost header, repeated outer tunnel headers take precedence.
+        // If the recorded size applies to the innermost header, repeated outer tunnel headers outweigh it.
         match recorded {
             Some((judgment, ports)) if ports != sight.ports => return judgment,
             Some(_) => {}
@@ -152,8 +153,8 @@ impl Judge {
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }
 
-    /// Classifies a frame whose checksum is valid only over its first packet. If the checksum is valid for several
-    /// packet sizes, the size that other evidence supports is used, otherwise the smallest.
+    /// Classifies a frame whose checksum is valid only over its first packet. If several packet sizes make it valid,
+    /// the size supported by other evidence is used, or else the smallest.
     fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Seal::Prefix(smallest) = self.seal(sight) else { return None };
         let shown = transport.is_tcp().then(|| Tcp::new(&self.flows, sight, transport).size());
@@ -165,8 +166,8 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// Classifies a frame by the user's configuration, which outweighs all evidence. A checksum that contradicts it is
-    /// reported.
+    /// Classifies a frame according to the user's configuration, which outweighs all evidence. Reports a checksum that
+    /// contradicts it.
     fn by_the_user(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Given { mss, mtu, uso_size, .. } = self.given;
         let room = mtu.map(|mtu| usize::from(mtu).saturating_sub(transport.overhead()));
@@ -196,13 +197,13 @@ impl Judge {
         Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
     }
 
-    /// Returns whether a frame has the headers of its first segment but the data of several segments. A sender passes
-    /// such a frame to a device that repeats the headers (rule S47).
+    /// Returns whether a frame has the headers of its first segment but the data of several segments. Senders pass such
+    /// frames to devices that repeat the headers (rule S47).
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // A smaller difference may be padding (in frames of up to 60 bytes) or a trailer, such as a tag and a check
-        // sequence.
+        // A smaller difference may be padding (in frames of up to 60 bytes) or a trailer such as a tag and a frame
+        // check sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -211,8 +212,8 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// Returns the partial checksum that the capture records for a frame, or that a frame with repeated headers must
-    /// have.
+    /// Returns the partial checksum that the capture records for a frame, or that a frame with repeated headers is
+    /// bound to have.
     pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -231,8 +232,8 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// Classifies a frame by tunnel headers that repeat after one UDP header. Such a frame consists of datagrams that a
-    /// tunnel sent at once.
+    /// Classifies a frame whose tunnel headers repeat after one UDP header. Such a frame consists of datagrams that a
+    /// tunnel sent together.
     fn by_stride(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let bytes = strides::find(sight)?;
         let outer = dissect(sight.packet.data, sight.link, &Ports::NONE);
@@ -253,8 +254,8 @@ impl Judge {
             let is_guess = is_doubtful
                 && match self.seal(sight) {
                     Seal::Seed => true,
-                    // If a packet of at least this length is known, the valid checksum is trusted, although it also
-                    // equals the pseudo-header sum.
+                    // If a packet of at least this length has been seen in the flow, the checksum is trusted, although
+                    // it also equals the pseudo-header sum.
                     Seal::Either => !evidence.is_known_packet(),
                     _ => false,
                 };
@@ -262,7 +263,7 @@ impl Judge {
         }
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
-        // If the checksum cannot be read, the next evidence decides, unless that evidence is a guess.
+        // If the checksum cannot be read, the next kind of evidence decides, unless it would only be a guess.
         let is_told = !size.is_guess && self.seal(sight) == Seal::Unread;
         if !is_told && let Some(judgment) = self.by_checksum(sight) {
             let exceeded = limit.filter(|limit| {
@@ -281,8 +282,8 @@ impl Judge {
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// Classifies a UDP packet. A packet that is longer than the link allows is a superframe unless other evidence
-    /// contradicts; only its sender knows the segment size.
+    /// Classifies a UDP packet. A packet longer than the link allows is a superframe unless other evidence contradicts
+    /// this. Only its sender knows the segment size.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
             return Judgment::packet(Some(Evidence::Mtu));
@@ -293,8 +294,8 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// Classifies an SCTP packet. A packet that is longer than the link allows and has no complete checksum is a
-    /// superframe, but how its chunks were divided into packets is unknown.
+    /// Classifies an SCTP packet. A packet longer than the link allows is a superframe if its checksum is not complete,
+    /// but it is unknown how its chunks were divided into packets.
     fn sctp(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let stack = sight.stack;
         let _ = stack.last().filter(|last| last.kind == Kind::Sctp)?;
@@ -306,7 +307,7 @@ impl Judge {
         Some(self.by_checksum(sight).unwrap_or(Judgment::left(SCTP_SIZE_UNKNOWN, None)))
     }
 
-    /// Classifies a frame that is longer than a packet should be, by its transport checksum.
+    /// Classifies a frame that is too long for a packet, using its transport checksum.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {
@@ -317,7 +318,7 @@ impl Judge {
         }
     }
 
-    /// Returns the reason name if a checksum is complete and wrong. The frame is then not segmented, because its
+    /// Returns the reason name if a checksum is complete but wrong. The frame is then not segmented, because the
     /// segments would get valid checksums.
     fn damage(&mut self, sight: &Sight<'_>) -> Option<&'static str> {
         let Sight { packet, stack, .. } = sight;
@@ -326,7 +327,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// Returns the largest known MTU of the link, but at least Ethernet's.
+    /// Returns the largest known link MTU, or the Ethernet MTU if that is larger.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),
@@ -342,16 +343,16 @@ impl Judge {
     }
 }
 
-/// Work that converts a single-packet frame to the packet on the wire.
+/// Work needed to convert a single-packet frame to the wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// Whether checksums must be completed.
     pub completes: bool,
-    /// Reason why the packet still differs from the wire packet after this work: a wrong checksum, or missing bytes.
+    /// Reason why the packet still differs from the wire packet afterwards: a wrong checksum, or missing bytes.
     pub left: Option<&'static str>,
 }
 
-/// Returns the judgment on a superframe that the capture describes.
+/// Returns the judgment on a frame that the capture records as a superframe.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
     let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
@@ -362,8 +363,8 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
 }
 
 /// Returns the payload length after the header at which a recorded superframe is segmented, and the UDP ports of the
-/// tunnels outside that header. If a tunnel sends several datagrams at once, the header is the outermost UDP header;
-/// otherwise it is the innermost transport header.
+/// tunnels outside that header. The header is the outermost UDP header if a tunnel sent several datagrams at once,
+/// otherwise the innermost transport header.
 fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize, Ports) {
     match around(sight.stack, recorded, transport) {
         Some(udp) => (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE),
@@ -371,8 +372,8 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
     }
 }
 
-/// Returns the tunnel's UDP header if the segments of a recorded superframe start after that header; `None` if they
-/// start after the innermost transport header.
+/// Returns the tunnel's UDP header if a recorded superframe is to be segmented after that header; `None` if it is to be
+/// segmented after the innermost transport header.
 pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
@@ -382,8 +383,7 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// Returns the levels of a packet at which the IP header is IPv4. Only these headers have an identification, which may
-/// be constant.
+/// Returns the levels of a packet at which the IP header is IPv4. Only IPv4 headers have an ID, which may be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels
@@ -391,11 +391,11 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
         .fold(IpLevels::NONE, |levels, (level, _)| levels.with(level))
 }
 
-/// Reason for not segmenting a UDP superframe whose segment size is not recorded.
+/// Reason for not segmenting a UDP superframe: its segment size is not recorded.
 pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
-/// Reason for not segmenting an SCTP superframe: its chunks do not show the packets.
+/// Reason for not segmenting an SCTP superframe: its chunks do not show the packet boundaries.
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
-/// Reason for a packet whose checksum cannot be completed because the capture truncated it.
+/// Reason for not completing a checksum: the packet is truncated in the capture.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Minimum number of bytes after a packet that cannot be padding or a trailer.
+/// Minimum number of bytes after a packet that are too many for padding or a trailer.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -5,16 +5,17 @@ use grosso_wire::Ports;
 
 use super::{Evidence, Size};
 
-/// The nature of a frame, and the evidence for it.
+/// Nature of a frame, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgment {
     /// Wire packet, superframe, or undecided.
     pub nature: Nature,
-    /// Evidence for the nature; `None` if there is nothing to decide: no TCP or UDP, or no payload.
+    /// Evidence for the nature; `None` if there is nothing to decide because the frame has no TCP or UDP header, or no
+    /// payload.
     pub by: Option<Evidence>,
-    /// Whether the evidence also allows another answer. `--strict` does not accept a guess.
+    /// Whether the evidence also allows a different answer. `--strict` does not accept such a guess.
     pub is_guess: bool,
-    /// Weaker evidence that contradicts the judgment.
+    /// Weaker evidence that contradicts the verdict.
     pub against: Option<Contradiction>,
 }
 
@@ -29,14 +30,14 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// UDP ports of the tunnels whose headers every segment repeats.
+        /// UDP ports of the tunnels whose headers are repeated in every segment.
         ports: Ports,
     },
-    /// Undecided or not segmented, for the reason with this name.
+    /// Undecided, or not segmented. The value is the reason name.
     Left(&'static str),
 }
 
-/// Number and size of the packets in a frame.
+/// Number and size of a frame's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Number of payload bytes in each packet except the last.
@@ -47,13 +48,13 @@ pub struct Segments {
     pub size: Option<Size>,
 }
 
-/// Evidence that contradicts a judgment.
+/// Evidence that contradicts a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Contradiction {
     /// The evidence.
     pub by: Evidence,
-    /// Maximum payload of a packet in bytes that the contradicting evidence allows; `None` if the evidence is not about
-    /// sizes.
+    /// Maximum payload per packet in bytes that the contradicting evidence allows; `None` if this evidence does not
+    /// concern sizes.
     pub bytes: Option<u16>,
 }
 
@@ -78,7 +79,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// Returns the packets of a frame with `payload` bytes of payload, if they are known.
+    /// Returns the number and size of the packets in a frame with `payload` bytes of payload, if known.
     pub fn segments(&self, payload: usize) -> Segments {
         match self.nature {
             Nature::Superframe { size, .. } => {
@@ -92,7 +93,7 @@ impl Judgment {
         }
     }
 
-    /// Returns the number of wire packets in the frame, if it is known.
+    /// Returns the number of wire packets in the frame, if known.
     pub fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),

@@ -1,11 +1,11 @@
-//! Derives the segment size of a flow from the lengths of its frames.
+//! Derives a flow's segment size from the lengths of its frames.
 //!
-//! Frames of merged or sent data contain only full segments, except for the last frame of a write, which has PSH. The
-//! segment size therefore divides the lengths of the other frames.
+//! A superframe contains only full segments, unless it is the last frame of a write, which has PSH set. The segment
+//! size therefore divides the lengths of all other frames.
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Payload lengths of frames in mid-stream. Only the first few different lengths are tracked.
+/// Payload lengths of frames that do not end a write. Only the first few distinct lengths are tracked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lengths {
     slots: [Slot; SLOTS],
@@ -17,10 +17,10 @@ struct Slot {
     frames: u32,
 }
 
-/// Evidence of frame lengths for or against a size.
+/// Conclusion from frame lengths about a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Too few frames are longer than the size.
+    /// Too few frames were longer than the size.
     None,
     /// The lengths are multiples of the size.
     Multiples,
@@ -42,7 +42,7 @@ impl Lengths {
         }
     }
 
-    /// Returns whether the lengths of frames longer than `size` support or contradict this size.
+    /// Returns whether the lengths of the frames longer than `size` support this size or contradict it.
     pub(super) fn opinion(&self, size: usize) -> Opinion {
         let longer = |slot: &&Slot| slot.payload as usize > size;
         let (mut agree, mut differ) = (0, 0);
@@ -58,12 +58,12 @@ impl Lengths {
         }
     }
 
-    /// Returns the number of frames longer than `size` whose length is a multiple of it.
+    /// Returns the number of frames longer than `size` whose lengths are multiples of it.
     pub(super) fn multiples(&self, size: usize) -> u64 {
         self.multiples_beyond(size, size)
     }
 
-    /// Returns the number of frames longer than `least` whose length is a multiple of `size`.
+    /// Returns the number of frames longer than `least` whose lengths are multiples of `size`.
     pub(super) fn multiples_beyond(&self, least: usize, size: usize) -> u64 {
         let is_multiple = |slot: &&Slot| {
             let payload = slot.payload as usize;
@@ -79,7 +79,7 @@ impl Lengths {
         (lengths().count() >= LENGTHS_MIN && divisor >= SEGMENT_BYTES_MIN).then_some(divisor)
     }
 
-    /// Returns the length that most frames have, if no frame was longer. Frames that end a write are not considered.
+    /// Returns the most frequent length, if no frame was longer. Frames that end a write are ignored.
     pub(super) fn plateau(&self) -> Option<usize> {
         let longest = self.slots.iter().max_by_key(|slot| slot.payload)?;
         let frames: u32 = self.slots.iter().map(|slot| slot.frames).sum();
@@ -92,15 +92,15 @@ fn gcd(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-/// Maximum number of different lengths that are tracked.
+/// Maximum number of distinct lengths that are tracked.
 const SLOTS: usize = 8;
-/// Minimum number of frames longer than a size before their lengths count for or against it.
+/// Number of frames longer than a size that are needed before their lengths count for or against it.
 const FRAMES_MIN: u64 = 2;
-/// Minimum number of different lengths that must share a divisor.
+/// Minimum number of distinct lengths that must share a divisor.
 const LENGTHS_MIN: usize = 3;
-/// Number of multiples that weigh as much as one length that is not a multiple.
+/// Number of multiples that outweigh one length that is not a multiple.
 const MAJORITY: u64 = 9;
-/// Number of frames of one length that make it the usual length.
+/// Number of frames with the same length that make it the usual one.
 const PLATEAU_MIN: u32 = 8;
 
 #[cfg(test)]

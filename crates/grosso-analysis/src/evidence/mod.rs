@@ -1,9 +1,8 @@
-//! Classification of a captured frame as a wire packet, a superframe with segments of N bytes, or undecided, with the
-//! evidence.
+//! Classification of captured frames. A frame is a wire packet, a superframe with segments of N bytes, or undecided.
 //!
-//! A capture taken on a host shows frames that were never on a wire. [`Judge`] classifies them for every command.
-//! Evidence is ordered by strength, and strong evidence overrides weak: [`Evidence`] is that order, and
-//! `docs/evidence.md` describes what each kind decides and where it fails.
+//! A capture taken on a host shows frames that were never on a wire. All commands use [`Judge`] to classify them.
+//! Stronger evidence overrides weaker evidence, in the order of [`Evidence`]. `docs/evidence.md` describes what each
+//! kind of evidence decides and where it fails.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,8 +11,8 @@
 //! | `judge` | the strongest evidence about a frame |
 //! | `tcp` | the segment size of one TCP frame |
 //! | `flows` | properties of every flow and path, learned before or while a capture is classified |
-//! | `identifications` | the number of packets in a frame, from the steps of the IPv4 identification |
-//! | `counters` | the identifications that each source address has used, over all flows and protocols |
+//! | `identifications` | the number of packets in a frame, from the steps between IPv4 IDs |
+//! | `counters` | the IPv4 IDs that each source address has used, in all flows and protocols |
 //! | `lengths` | segment sizes that divide the lengths of the frames of a flow |
 //! | `announced` | the MSS of SYNs, and ICMP messages about packets that were too big |
 //! | `strides` | tunnel headers that repeat inside one UDP frame |
@@ -47,7 +46,7 @@ pub use self::{
 };
 use crate::error::Failure;
 
-/// A reason to consider a frame a wire packet or a superframe, strongest first.
+/// Reason to consider a frame a wire packet or a superframe, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Evidence {
@@ -55,22 +54,22 @@ pub enum Evidence {
     Given,
     /// The metadata in the capture.
     Recorded,
-    /// The transport checksum is complete. In a superframe that Linux created, the field would contain the
-    /// pseudo-header sum (rule G51).
+    /// The transport checksum is complete. If Linux had created a superframe, the field would contain the pseudo-header
+    /// sum (rule G51).
     Checksum,
-    /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
+    /// The checksum is valid for the frame's first packet only, as after fraglist GRO.
     Prefix,
-    /// The steps between IPv4 identifications count the packets.
+    /// The steps between IPv4 IDs show the number of packets.
     IpId,
-    /// Tunnel headers repeat inside the frame, or the headers have the lengths of one segment (rule S47).
+    /// Tunnel headers repeat inside the frame, or the length fields are those of one segment (rule S47).
     Stride,
-    /// An ICMP message reports the MTU of the path.
+    /// An ICMP message reported the path MTU.
     Icmp,
-    /// Other frames of the same direction were wire packets, or superframes are multiples of this size.
+    /// Other frames in the same direction were wire packets, or superframes whose lengths are multiples of this size.
     PlainSegments,
-    /// The SYNs announced the size.
+    /// A SYN announced the size.
     Syn,
-    /// An MTU of 1500, or the link's MTU according to SYNs and the user: a guess.
+    /// An MTU of 1500, or the link's MTU according to SYNs and the user. This is a guess.
     Mtu,
 }
 
@@ -107,7 +106,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the name as the subject of a sentence.
+    /// Returns the name in a form that can be the subject of a sentence.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
@@ -130,18 +129,18 @@ impl Serialize for Evidence {
     }
 }
 
-/// A segment size, and the evidence for it.
+/// Segment size, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size {
     /// Number of payload bytes in each packet except the last.
     pub bytes: u16,
     /// The evidence.
     pub by: Evidence,
-    /// Whether the evidence also allows another size. `--strict` does not accept a guess.
+    /// Whether the evidence also allows a different size. `--strict` does not accept such a guess.
     pub is_guess: bool,
 }
 
-/// Facts about the wire that the user configured. These facts outweigh the evidence in a capture.
+/// Facts about the wire that the user configured. They outweigh any evidence in a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given {
     /// Maximum number of payload bytes in a TCP segment.
@@ -155,7 +154,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Returns the facts if a packet can satisfy all of them.
+    /// Returns the facts if they are consistent with each other.
     ///
     /// # Errors
     /// Fails if a segment size does not fit into the MTU.
@@ -181,14 +180,14 @@ impl Given {
     }
 }
 
-/// Length of the shortest IPv4 and TCP headers together.
+/// Combined length of the shortest IPv4 and TCP headers.
 const TCP_BYTES_MIN: usize = 40;
-/// Length of the shortest IPv4 header and a UDP header together.
+/// Combined length of the shortest IPv4 header and a UDP header.
 const UDP_BYTES_MIN: usize = 28;
-/// MTU of Ethernet.
+/// Ethernet MTU.
 const MTU_DEFAULT: usize = 1500;
 /// Largest MTU in common use.
 const MTU_JUMBO: usize = 9216;
-/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) minus 40 bytes of options: a frame of at most this
-/// length does not show the segment size of its flow.
+/// Smallest MSS that Linux announces (`route/min_adv_mss`, 256) minus 40 bytes of options. A frame of at most this
+/// length says nothing about its flow's segment size.
 const SEGMENT_BYTES_MIN: usize = 216;

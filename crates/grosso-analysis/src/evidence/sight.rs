@@ -1,4 +1,4 @@
-//! A parsed frame as input for the classification.
+//! A parsed frame, as input to the classifier.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_capture::{Offload, Packet, PacketMeta};
@@ -10,7 +10,7 @@ use crate::{
     meta,
 };
 
-/// A parsed frame.
+/// Parsed frame.
 pub struct Sight<'a> {
     /// Packet as captured.
     pub packet: &'a Packet<'a>,
@@ -29,7 +29,7 @@ pub struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// Parses a frame, in which `ports` identify tunnels.
+    /// Parses a frame. `ports` are the UDP ports that identify tunnels.
     pub fn new(
         packet: &'a Packet<'a>,
         said: &'a PacketMeta,
@@ -42,36 +42,35 @@ impl<'a> Sight<'a> {
         Self { packet, said, stack, link, ports, transport, endpoints }
     }
 
-    /// Returns the segmentation that the capture recorded.
+    /// Returns the segmentation recorded in the capture.
     pub(super) fn recorded(&self) -> Option<(&Offload, Gso)> {
         let offload = self.said.offload.as_ref()?;
         Some((offload, offload.meta.gso.filter(|gso| gso.size != GsoSize::Unknown)?))
     }
 }
 
-/// State of the innermost transport checksum of a frame.
+/// State of a frame's innermost transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
     /// The checksum is complete and valid.
     Valid,
-    /// The checksum is complete and wrong.
+    /// The checksum is complete but wrong.
     Wrong,
-    /// The checksum is complete but valid only for the first packet of the frame, whose payload has at most this many
-    /// bytes.
+    /// The checksum is complete but valid only for the first packet of the frame. The value is an upper limit on that
+    /// packet's payload in bytes.
     Prefix(u16),
     /// The field holds the pseudo-header sum.
     Seed,
-    /// The checksum is valid, and it also equals the pseudo-header sum. This happens by chance for one packet in
-    /// 65,536.
+    /// The checksum is valid, but also equals the pseudo-header sum. By chance, this is true of one packet in 65,536.
     Either,
-    /// There is no checksum: UDP without a checksum, or no transport header.
+    /// There is no checksum, because UDP omits it or there is no transport header.
     Absent,
-    /// The field does not hold the pseudo-header sum, and cannot be verified because some covered bytes were not
+    /// The field does not hold the pseudo-header sum and cannot be verified, because some of the covered bytes were not
     /// captured.
     Unread,
 }
 
-/// Returns the state of the innermost transport checksum of a frame.
+/// Returns the state of the frame's innermost transport checksum.
 pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     let Sight { packet, said, stack, .. } = sight;
     let claim = meta::claim(said, stack);
@@ -89,7 +88,7 @@ pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
         (Verdict::Valid, Why::Prefix) => {
             prefix.and_then(|size| u16::try_from(size).ok()).map_or(Seal::Wrong, Seal::Prefix)
         }
-        // The checksum of the tunnel protects the packet (rule C54).
+        // The tunnel's checksum protects the packet (rule C54).
         (Verdict::Valid, Why::Remote)
             if transports.any(|around| around.verdict == Verdict::Valid) =>
         {

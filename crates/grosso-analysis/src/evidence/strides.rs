@@ -1,27 +1,27 @@
 //! Finds tunnel headers that repeat at a fixed stride inside one UDP frame.
 //!
-//! A tunnel in userspace passes many datagrams to the kernel at once (`UDP_SEGMENT`), and a capture on its host shows
-//! them as one frame: tunnel header and packet, then the next tunnel header and packet, and so on.
+//! A userspace tunnel passes many datagrams to the kernel at once (`UDP_SEGMENT`). A capture on the same host shows
+//! them as one frame: a tunnel header and a packet, the next tunnel header and packet, and so on.
 
 use grosso_wire::{Extent, Kind, Layer, dissect, ipv4, ipv6, udp};
 
 use super::sight::Sight;
 use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 
-/// Returns the distance in bytes from one tunnel header to the next, if there are several.
+/// Returns the distance in bytes between consecutive tunnel headers, if there are several.
 pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     let packet = sight.packet.data;
     let mut layers = sight.stack.layers().iter();
     let udp = layers.by_ref().find(|layer| layer.kind == Kind::Udp)?;
     let tunnel = layers.next()?;
     let declared = u16_at(packet, udp.offset as usize + udp::field::LENGTH.start) as usize;
-    // A superframe may exceed its length field (rule T13).
+    // A superframe may be longer than its length field can express (rule T13).
     let end = if declared == 0 { packet.len() } else { udp.offset as usize + declared };
     let payload = packet.get(udp.end()..end.min(packet.len()))?;
     if tunnel.kind == Kind::Esp {
         return numbered(payload);
     }
-    // A packet without a length field, for example ARP, ends where the tunnel header repeats.
+    // A packet without a length field, such as ARP, ends where the tunnel header repeats.
     let is_inside = |layer: &&Layer| layer.offset >= tunnel.offset && is_ip(layer);
     let stride = match sight.stack.layers().iter().find(is_inside) {
         Some(_) => (sight.stack.end as usize).checked_sub(udp.end())?,
@@ -44,7 +44,7 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     if is_all { u16::try_from(stride).ok() } else { None }
 }
 
-/// Returns whether the headers and the start of the payload of a superframe form one datagram of its tunnel: the inner
+/// Returns whether the headers and the start of a superframe's payload form one datagram of its tunnel. The inner
 /// packet must end where the datagram ends.
 fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let len = packet.len();
@@ -67,7 +67,7 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let is_short = len.saturating_sub(udp.end()) <= FRAME_BYTES_MIN + FIXED_BYTES;
     match (stack.layers().iter().any(inside), stack.extent) {
         (true, Extent::Exact) => true,
-        // Ethernet pads short frames, and only IP declares a length.
+        // Ethernet pads short frames. Only IP declares a length.
         (true, Extent::Padded) | (false, _) => {
             is_short && stack.layers().len() > sight_len(sight, udp)
         }
@@ -80,14 +80,14 @@ fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }
 
-/// Returns the offset at which the first tunnel header repeats.
+/// Returns the offset at which the first tunnel header is repeated.
 fn repetition(payload: &[u8]) -> Option<usize> {
     let (first, rest) = payload.split_first_chunk::<FIXED_BYTES>()?;
     let found = rest.windows(FIXED_BYTES).position(|window| window == first)?;
     Some(FIXED_BYTES + found)
 }
 
-/// Returns the distance in bytes from one ESP header to the next: the same SPI, and consecutive sequence numbers.
+/// Returns the distance in bytes between consecutive ESP headers: same SPI, and consecutive sequence numbers.
 fn numbered(payload: &[u8]) -> Option<u16> {
     let (spi, sequence) = (u32_at(payload, 0), u32_at(payload, 4));
     let header = |at: usize, index: u32| {
@@ -100,9 +100,9 @@ fn numbered(payload: &[u8]) -> Option<u16> {
     if headers.all(|(index, at)| header(at, index)) { u16::try_from(stride).ok() } else { None }
 }
 
-/// Number of bytes at the start of a tunnel header that are equal in all packets of a tunnel.
+/// Number of bytes at the start of a tunnel header that are the same in all packets of the tunnel.
 const FIXED_BYTES: usize = 8;
-/// Minimum length of an Ethernet frame without its check sequence; shorter frames are padded.
+/// Minimum length of an Ethernet frame without its frame check sequence. Shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
-/// Length of the ESP header, the shortest trailer, and an integrity check value of 8 bytes.
+/// Combined length of the ESP header, the shortest trailer, and an 8-byte integrity check value.
 const ESP_BYTES_MIN: usize = 8 + 4 + 8;

@@ -12,13 +12,13 @@ use super::{
 /// Counts of uncertain judgments.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of frames that could be classified only by a guess.
+    /// Number of frames that could only be classified by a guess.
     pub guessed: u64,
     contradicted: BTreeMap<(Evidence, Contradiction), u64>,
 }
 
 impl Tally {
-    /// Counts a judgment on which a command acts.
+    /// Counts a judgment that a command acts on.
     pub fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
@@ -33,7 +33,7 @@ impl Tally {
         self.contradicted.values().sum()
     }
 
-    /// Returns sentences about contradicting evidence. The stronger evidence decided each case.
+    /// Returns sentences about contradicting evidence. In each case, the stronger evidence prevailed.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         self.contradicted.iter().map(|((by, against), &count)| {
             let packets = units::count(count, "packet");
@@ -47,5 +47,5 @@ impl Tally {
     }
 }
 
-/// Maximum number of contradictions that are listed separately by size.
+/// Maximum number of contradictions that are broken down by size.
 const PAIRS_MAX: usize = 16;

@@ -9,22 +9,22 @@ use super::{
 };
 use crate::headers::Transport;
 
-/// The evidence for the segment size of one TCP frame.
+/// Evidence for the segment size of one TCP frame.
 pub(super) struct Tcp {
     payload: usize,
     era: Era,
-    /// MSS that the sender announced, minus its own options (RFC 6691 section 2): a hint at its MTU.
+    /// MSS that the sender announced, minus the length of the TCP options that it sends (RFC 6691 section 2). Suggests
+    /// the sender's MTU.
     own: Option<usize>,
-    /// MSS that the peer announced, minus the options: the maximum payload of a segment.
+    /// MSS that the peer announced, minus the length of the options. This is the maximum payload of a segment.
     peer: Option<usize>,
-    /// Maximum payload of a packet according to the path MTU, in bytes.
+    /// Maximum payload per packet according to the path MTU, in bytes.
     path: Option<usize>,
-    /// Maximum payloads of a packet for an MTU of 1500 outside all tunnels, and for an MTU of 1500 inside the innermost
-    /// tunnel.
+    /// Maximum payload of a packet at an MTU of 1500: outside all tunnels, and inside the innermost tunnel.
     guesses: [usize; 2],
-    /// Whether the frame may belong to another era of the flow, with a different segment size.
+    /// Whether the frame may belong to a different era of the flow, with a different segment size.
     is_between_eras: bool,
-    /// Whether the flow has frames longer than Ethernet allows.
+    /// Whether the flow has frames that are too long for Ethernet.
     has_long: bool,
 }
 
@@ -51,7 +51,7 @@ impl Tcp {
         }
     }
 
-    /// Returns the largest payload of a packet of the flow at this time, from the strongest evidence.
+    /// Returns the largest payload that packets of the flow may have at this time, from the strongest evidence.
     pub(super) fn size(&self) -> Size {
         let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
         let size = sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess());
@@ -75,9 +75,9 @@ impl Tcp {
         Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
     }
 
-    /// Returns whether identifications suffice as evidence of a size. They never suffice for a size below that of an
-    /// observed packet. Below the size that the SYNs or a usual MTU allow, they suffice only if longer superframes are
-    /// multiples of the size, because packets missing from the capture may have used some of the identifications.
+    /// Returns whether IP IDs alone are sufficient evidence of a size. They are never sufficient for a size smaller
+    /// than an observed packet. For a size smaller than the SYNs or a common MTU allow, they are sufficient only if
+    /// longer superframes are multiples of it, because packets missing from the capture may have used some of the IDs.
     fn may_be_by_identifications(&self, size: usize) -> bool {
         let usual = || self.guesses.into_iter().min().unwrap_or(0);
         let least = self.expected().unwrap_or_else(usual);
@@ -94,8 +94,8 @@ impl Tcp {
         Some(sized(path, Evidence::Icmp, is_guess))
     }
 
-    /// Returns the size from the announcements: the peer's MSS is an upper bound, and the sender's own is a hint at its
-    /// MTU. Only superframes of whole segments show which of the two is in use.
+    /// Returns the size according to the announcements. The peer's MSS is an upper limit, and the sender's own MSS
+    /// suggests its MTU. Only superframes made of whole segments show which of the two is in use.
     fn by_syn(&self) -> Option<Size> {
         let announced = self.announced()?;
         let is_refuted =
@@ -109,19 +109,19 @@ impl Tcp {
         Some(sized(size, Evidence::Syn, !self.is_shown(size)))
     }
 
-    /// Returns whether frames show a size: one of them was a packet of that size, or several are multiples of it.
+    /// Returns whether frames confirm a size: one was a packet of that size, or several are multiples of it.
     fn is_shown(&self, size: usize) -> bool {
         size == self.era.packet_max() || self.is_shown_by_lengths(size)
     }
 
-    /// Returns whether superframes are multiples of a size.
+    /// Returns whether the lengths of superframes are multiples of a size.
     fn is_shown_by_lengths(&self, size: usize) -> bool {
         let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
         self.opinion(size) == Opinion::Multiples
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// Returns the segment size that other frames of the same direction suggest: the size of the largest packet if it
+    /// Returns the segment size suggested by other frames in the same direction: the size of the largest packet if it
     /// divides the lengths of the superframes, otherwise another size that divides them.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
@@ -151,18 +151,18 @@ impl Tcp {
     }
 
     /// Returns the limit that no packet should exceed. ICMP messages set no limit, because they do not apply to packets
-    /// sent before the sender followed them.
+    /// sent before the sender obeyed them.
     pub(super) fn limit(&self) -> Option<Contradiction> {
         let bytes = u16::try_from(self.peer?).ok();
         Some(Contradiction { by: Evidence::Syn, bytes })
     }
 
-    /// Returns the limit that contradicts a size, although stronger evidence supports the size.
+    /// Returns the limit that contradicts a size supported by stronger evidence.
     pub(super) fn against(&self, size: &Size) -> Option<Contradiction> {
         self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }
 
-    /// Returns whether most frames have the length of this frame, none is longer, and the length is not a multiple of a
+    /// Returns whether most frames are as long as this one and none is longer, while the length is not a multiple of a
     /// guessed size. The link then uses jumbo frames.
     pub(super) fn is_plateau(&self, size: &Size) -> bool {
         size.by == Evidence::Mtu
@@ -171,7 +171,7 @@ impl Tcp {
             && self.opinion(size.bytes.into()) == Opinion::Others
     }
 
-    /// Returns the longest payload that counts as one packet although its size is only a guess: one that fits an MTU of
+    /// Returns the largest payload that counts as one packet even if the size is only a guess: one that fits an MTU of
     /// 1500, on the link or inside the tunnel. If the flow has superframes that do not consist of such packets, the
     /// limit is the longest known packet.
     pub(super) fn beyond_doubt(&self) -> usize {
@@ -182,7 +182,7 @@ impl Tcp {
         usual
     }
 
-    /// Returns whether a frame at least as long was certainly one wire packet.
+    /// Returns whether a frame of at least this length is known to have been a single wire packet.
     pub(super) fn is_known_packet(&self) -> bool {
         self.payload <= self.era.packet_max()
     }
@@ -208,6 +208,6 @@ fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
     Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
 }
 
-/// Number of superframes that must be multiples of a size before they show it, regardless of the other superframes:
-/// each is a multiple by chance about once in a thousand cases.
+/// Number of superframes that must be multiples of a size to confirm it, regardless of the other superframes. Each is a
+/// multiple by chance about once in a thousand cases.
 const MULTIPLES_MIN: u64 = 2;

@@ -1,9 +1,9 @@
 //! Determines the capture point: the sender's host or the receiver's host.
 //!
-//! A host whose device completes checksums leaves them partial in sent packets, even in packets that are not
-//! superframes; received packets have complete checksums unless they were merged. The single packets of both directions
-//! therefore show whether the superframes of a flow were outgoing or incoming. A direction recorded by the capture
-//! takes precedence.
+//! If its device completes checksums, a host leaves them partial in all packets that it sends, not only in superframes.
+//! Received packets have complete checksums unless they were merged. The single packets in both directions therefore
+//! show whether the superframes of a flow were outgoing or incoming. If the capture records the direction, that takes
+//! precedence.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::{
     headers::{Endpoints, u16_at},
 };
 
-/// Side on which superframes were captured.
+/// Side on which the superframes were captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The sender's host, which sends the superframes.
@@ -24,7 +24,7 @@ pub enum Side {
     Receiver,
 }
 
-/// Counts for each direction of the flows of a capture; at most `DIRECTIONS_MAX` directions.
+/// Counts for each flow direction in a capture; at most `DIRECTIONS_MAX` directions.
 #[derive(Debug, Default)]
 pub struct Vantages {
     directions: HashMap<Endpoints, Direction>,
@@ -33,12 +33,12 @@ pub struct Vantages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     superframes: u64,
-    /// Superframes that were captured completely.
+    /// Number of superframes that were captured completely.
     whole: u64,
     /// Counts of packets that are not superframes.
     partial: u64,
     complete: u64,
-    /// Counts by the direction that the capture recorded.
+    /// Counts by recorded direction.
     inbound: u64,
     outbound: u64,
 }
@@ -71,7 +71,7 @@ impl Vantages {
         }
     }
 
-    /// Returns the side on which the superframes were captured; `None` if the packets do not show it or show both.
+    /// Returns the side on which the superframes were captured; `None` if the packets indicate neither side, or both.
     pub fn side(&self) -> Option<Side> {
         let (mut sent, mut received) = (0, 0);
         for (endpoints, direction) in &self.directions {
@@ -98,26 +98,26 @@ impl Direction {
     fn side(&self, reverse: &Self, is_tcp: bool) -> Option<Side> {
         match (self.outbound, self.inbound) {
             (1.., 0) => return Some(Side::Sender),
-            // An incoming single packet with a partial checksum crossed a virtual link; so did the superframes of its
-            // flow.
+            // An incoming single packet with a partial checksum came across a virtual link, and so did the superframes
+            // of its flow.
             (0, 1..) if self.partial == 0 => return Some(Side::Receiver),
             _ => {}
         }
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
-            // This also applies on a virtual link, where both endpoints leave their checksums to a nonexistent device.
+            // This also holds for a virtual link, where both endpoints leave their checksums to a device that does not
+            // exist.
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) => Some(Side::Receiver),
-            // Truncated superframes may be from the sender's host: perhaps a tool has already segmented the complete
-            // ones.
+            // Truncated superframes may come from the sender's host, if a tool has already segmented the complete ones.
             (0, 1.., ..) => (self.whole > 0).then_some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
-            // Datagrams are merged only for sockets that request it, and for forwarding.
+            // Datagrams are merged only for forwarding and for sockets that request it.
             (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
         }
     }
 }
 
-/// Returns the direction of a packet if the capture recorded it: in the flags of pcapng or in a Linux cooked header.
+/// Returns the direction of a packet if the capture recorded it, in pcapng flags or in a Linux cooked header.
 pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     match said.flags.unwrap_or(0) & DIRECTION {
         flag::INBOUND => return Some(Side::Receiver),
@@ -137,12 +137,12 @@ pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     }
 }
 
-/// Bits of `epb_flags` that hold the direction.
+/// Direction bits of `epb_flags`.
 const DIRECTION: u32 = 0b11;
 const SLL2_PACKET_TYPE: usize = 10;
-/// Packet to this host (`if_packet.h`).
+/// Packet type of a packet to this host (`if_packet.h`).
 const PACKET_HOST: u16 = 0;
-/// Packet from this host.
+/// Packet type of a packet from this host.
 const PACKET_OUTGOING: u16 = 4;
-/// Maximum number of tracked directions: about 8 MB.
+/// Maximum number of tracked directions. This many take about 8 MB.
 const DIRECTIONS_MAX: usize = 1 << 16;

@@ -1,5 +1,5 @@
-//! Finds out why a packet was refused or a train ended: the law or limit with its values, and a change that would have
-//! let the packet merge.
+//! Determines why a packet was refused or a train ended: the law or limit, the values involved, and a change that would
+//! have let the packet merge.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -21,7 +21,7 @@ use crate::{
     reports::explain::{BrokenLaw, Held, Limit},
 };
 
-/// Reason why a packet was refused or a train ended, with the values that show the reason.
+/// Reason why a packet was refused or a train ended, with the values involved.
 #[derive(Debug, Default)]
 pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct MergeCause {
     pub(super) remedy: Option<String>,
 }
 
-/// A packet and the last packet of the train that refused it.
+/// A packet, and the last packet of the train that refused it.
 struct Pair<'a> {
     held: Held,
     last: &'a [u8],
@@ -42,7 +42,7 @@ struct Pair<'a> {
     after: Transport,
 }
 
-/// Returns why a packet did not join the train of its flow. `last` is the last packet of that train.
+/// Returns why a packet did not join its flow's train. `last` is the last packet of that train.
 pub(super) fn of_refusal(
     reason: NoMerge,
     held: Held,
@@ -66,7 +66,7 @@ pub(super) fn of_refusal(
     Some(MergeCause { detail, law, limit, remedy: remedy(&remedies) })
 }
 
-/// Returns why a packet cannot be in any train.
+/// Returns why a packet cannot be part of any train.
 pub(super) fn of_pass(
     reason: Pass,
     now: &[u8],
@@ -103,8 +103,8 @@ pub(super) fn of_pass(
     MergeCause { remedy: remedy(&remedies), limit, ..MergeCause::default() }
 }
 
-/// Returns whether a packet belongs to an L2TPv3 session whose format is not configured, and would contain a frame in
-/// one of the formats. A control message never contains a frame.
+/// Returns whether a packet belongs to an L2TPv3 session of unknown format, but would contain a frame if the session
+/// had one of the supported formats. A control message never contains a frame.
 fn is_unconfigured_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
     let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
     let told = dissect(packet, link, &ports.with_l2tp(Some(form)));
@@ -129,7 +129,7 @@ pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> 
 }
 
 impl Pair<'_> {
-    /// Returns the law that the packet violated, from the header tables.
+    /// Returns the law that the packet violated, according to the header tables.
     fn law(&self, reason: NoMerge, profile: &Profile) -> Option<BrokenLaw> {
         self.last_stack.layers().iter().find_map(|layer| {
             let range = layer.offset as usize..layer.end();
@@ -195,7 +195,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns the values that show the cause best.
+    /// Returns the values that show the cause most clearly.
     fn detail(&self, reason: NoMerge) -> Option<String> {
         match reason {
             NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
@@ -269,7 +269,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns whether a merged packet may exceed the maximum of every length field.
+    /// Returns whether a superframe may be longer than its length fields can express.
     fn is_free(&self) -> bool {
         let levels = self.now_stack.layers().iter().filter(|layer| is_ip(layer)).count();
         self.after.is_tcp() && levels == 1
@@ -287,7 +287,7 @@ impl Pair<'_> {
     }
 }
 
-/// Returns a phrase that lists alternative remedies; each one suffices.
+/// Returns a phrase that lists alternative remedies. Any one of them is sufficient.
 fn remedy(remedies: &[String]) -> Option<String> {
     let with = |remedy: &String| match remedy.starts_with("never") {
         true => remedy.clone(),
@@ -297,7 +297,8 @@ fn remedy(remedies: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; or "))
 }
 
-/// Returns a description of the law if the two values of a field violate it and `reason` is the refusal for that law.
+/// Returns a description of the law for a field if its two values violate that law and `reason` is the corresponding
+/// refusal.
 fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
     let is_named = NoMerge::of(field.role) == reason;
     match field.law {
@@ -325,7 +326,7 @@ fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<
     }
 }
 
-/// Returns the flags that must not change within a train.
+/// Returns the flags that must stay the same throughout a train.
 fn flags(word: &[u8]) -> u16 {
     u16_at(word, 0) & FLAGS & !(tcp::FIN | tcp::PSH)
 }
@@ -341,14 +342,13 @@ fn value(form: Notation, field: &[u8]) -> String {
     }
 }
 
-/// Formats bytes in hexadecimal, as many as fit on a line.
+/// Formats bytes in hexadecimal, up to the length of a line.
 fn bytes(field: &[u8]) -> String {
     let hex: String = field.iter().take(BYTES_SHOWN).map(|byte| format!("{byte:02x}")).collect();
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// Returns the built-in profiles under which the last of `packets` gets the verdict `wanted` when it follows the other
-/// packets.
+/// Returns the built-in profiles under which the last of `packets`, pushed after the others, gets the verdict `wanted`.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
@@ -368,7 +368,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// Returns a change that would let packets merge that now pass through unmerged for this reason.
+/// Returns a change that would let packets merge that currently pass through for this reason.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",
@@ -411,15 +411,15 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     })
 }
 
-/// Remedy for an L2TPv3 session without a configured format.
+/// Remedy for an L2TPv3 session whose format is not configured.
 const CONFIGURE_L2TP: &str = "--l2tp and the session format, for example --l2tp 4/default (packets do \
                          not contain the format)";
-/// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
-/// preserves too.
+/// Mask of the TCP flags in the word that they share with the header length. It includes the reserved bits, which a
+/// train also preserves.
 const FLAGS: u16 = 0x0fff;
 /// Number of trains in a bucket (rule G3).
 const WAYS: u64 = 8;
-/// Number of cached header stacks.
+/// Number of header stacks in the cache.
 const HEADER_STACKS: u64 = 64;
-/// Maximum number of bytes of a field that are shown.
+/// Maximum number of bytes shown of a field.
 const BYTES_SHOWN: usize = 12;

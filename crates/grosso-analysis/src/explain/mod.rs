@@ -1,7 +1,7 @@
 //! `grosso explain`: explains why a packet was merged, or why not.
 //!
-//! The capture is replayed until the packet is delivered. The state of the coalescer at the packet's arrival is
-//! inferred from deliveries.
+//! The capture is replayed until the packet is delivered. The coalescer's state when the packet arrived is inferred
+//! from the deliveries.
 
 mod cause;
 
@@ -30,10 +30,10 @@ use crate::{
     units,
 };
 
-/// Options of `grosso explain`, which explains why one packet was merged, or why not.
+/// Options for `grosso explain`, which explains why one packet was merged, or why not.
 #[derive(Clone, Debug, Default)]
 pub struct Explain {
-    /// Packet number, from 1.
+    /// Packet number, starting at 1.
     pub number: u64,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
@@ -90,7 +90,7 @@ impl CaptureCommand for Explain {
     }
 }
 
-/// Returns the failure for a packet number that was not found, perhaps because the file is damaged before it.
+/// Returns the failure for a packet number that was not found. The file may be damaged before that packet.
 fn missing(number: u64, ending: Ending, input: &Input, session: &Session) -> Failure {
     if let Err(failure) = ending.conclude(input, session, "processed") {
         return failure;
@@ -103,7 +103,7 @@ fn missing(number: u64, ending: Ending, input: &Input, session: &Session) -> Fai
     Failure::usage("usage.packet", message)
 }
 
-/// Receiver that searches the deliveries for one packet, the target.
+/// Receiver that watches the deliveries for one packet, the target.
 #[derive(Default)]
 struct Watcher {
     target: u64,
@@ -113,23 +113,23 @@ struct Watcher {
     link: Option<LinkType>,
     /// UDP ports that identify tunnels in the target.
     ports: Ports,
-    /// Trains without the target that were delivered while the target was pushed.
+    /// Trains without the target that were delivered when the target was pushed.
     flushed: Vec<Train>,
     /// Details of the last flushed train.
     before: Option<Before>,
-    /// Train in which the target was delivered.
+    /// Train that contained the target when it was delivered.
     left: Option<Train>,
     /// Number of the packet that was being pushed when the target's train was delivered.
     left_by: Option<u64>,
     /// Number of the packet that is being pushed.
     pushed: u64,
-    /// Packets before the target in the train that the target joined.
+    /// The packets that preceded the target in its train.
     joined: Option<Held>,
-    /// Position in the capture of each packet that a coalescer holds.
+    /// Capture packet number of each packet held by a coalescer.
     numbers: Records<u64>,
 }
 
-/// Train that was held for the target's flow when the target arrived.
+/// Train that was being held for the target's flow when the target arrived.
 struct Before {
     held: Held,
     /// Last packet of the train.
@@ -173,7 +173,7 @@ impl Watcher {
         let payload: usize = if delivery.is_joined() {
             delivery.parts().take(count).map(|part| part.range().len()).sum()
         } else {
-            // An unmerged packet has one part: the whole packet.
+            // An unmerged packet consists of one part.
             let mut parts = delivery.parts();
             parts.next().map_or(0, |part| payload_len(part.bytes(), self.link, &self.ports))
         };
@@ -264,7 +264,7 @@ impl FoundPacket {
     fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
         let Watcher { flushed, before, left, joined, left_by, .. } = watcher;
         let fate = match self.fate {
-            // The train in which the packet was delivered shows what happened to it.
+            // The train that contained the packet on delivery shows what happened to it.
             Fate::Engine(Verdict::Waits) if joined.is_some() => Fate::Engine(Verdict::Joined),
             Fate::Engine(Verdict::Waits)
                 if left.is_some_and(|train| train.closed != Close::Never.name()) =>
@@ -319,7 +319,7 @@ impl FoundPacket {
     }
 }
 
-/// Returns three texts for an outcome: the verdict, the name of the reason, and a sentence.
+/// Returns three strings for an outcome: the verdict, the reason name, and a sentence.
 fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str>) {
     match fate {
         Fate::Engine(Verdict::Held) => ("held", None, None),
@@ -350,13 +350,13 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
     }
 }
 
-/// Returns TSval and TSecr of the TCP timestamp option.
+/// Returns TSval and TSecr from the TCP timestamp option.
 fn timestamps(packet: &[u8], transport: &Transport) -> Option<(u32, u32)> {
     let option = options(packet, transport).find(|(kind, _)| *kind == 8)?;
     (option.1.len() == 10).then(|| (u32_at(option.1, 2), u32_at(option.1, 6)))
 }
 
-/// Returns the TCP options, each with its kind and all of its bytes.
+/// Returns the TCP options, each as its kind and its complete bytes.
 fn options<'a>(
     packet: &'a [u8],
     transport: &Transport,
@@ -376,7 +376,7 @@ fn options<'a>(
     })
 }
 
-/// Formats the headers, with the TCP options: `eth ip4 tcp(nop,nop,ts)`.
+/// Formats the headers, including the TCP options: `eth ip4 tcp(nop,nop,ts)`.
 fn headers(packet: &[u8], stack: &Stack) -> String {
     let mut text = stack.to_string();
     if let Some(transport) = Transport::of(stack, packet.len()).filter(Transport::is_tcp) {

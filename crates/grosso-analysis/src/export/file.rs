@@ -1,4 +1,4 @@
-//! A table in a Parquet file. A separate thread compresses and writes the file.
+//! Parquet file that holds one table. A separate thread compresses and writes it.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ use crate::{
     tables::{Batches, Columns, Take},
 };
 
-/// A table that is written to a file.
+/// Table that is written to a file.
 pub(super) struct TableFile<C> {
     batches: Batches<C, PassOn>,
     path: Name,
@@ -43,11 +43,11 @@ pub(super) struct TableFile<C> {
 /// Function that passes batches to the writer.
 type PassOn = Box<dyn FnMut(Made) -> bool>;
 
-/// A batch, or the failure to create it.
+/// Batch, or the error that prevented it.
 type Made = Result<RecordBatch, ArrowError>;
 
 impl<C: Columns> TableFile<C> {
-    /// Creates the file of a table. `table` is the name and version of the columns.
+    /// Creates the file for a table. `table` is the name and version of the column set.
     ///
     /// # Errors
     /// Fails if the path is one of the captures, or if the file cannot be created.
@@ -119,14 +119,14 @@ fn properties(table: &str) -> WriterProperties {
     let mut properties = WriterProperties::builder();
     for column in ASCENDING {
         let column = ColumnPath::from(column.split('.').map(str::to_owned).collect::<Vec<_>>());
-        // All values differ, so a dictionary would be useless.
+        // All values differ, so a dictionary would not help.
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
     }
     properties
         .set_compression(Compression::SNAPPY)
-        // DuckDB and polars use statistics to skip row groups, but not to skip pages.
+        // DuckDB and Polars use statistics to skip row groups, but not pages.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
         .set_created_by(concat!("grosso ", env!("CARGO_PKG_VERSION")).into())
@@ -134,7 +134,7 @@ fn properties(table: &str) -> WriterProperties {
         .build()
 }
 
-/// Writes batches until the channel is closed, and returns the length of the file in bytes.
+/// Writes batches until the channel closes. Returns the length of the file in bytes.
 fn write(mut writer: ArrowWriter<File>, batches: Receiver<Made>) -> Result<u64, ParquetError> {
     for batch in batches {
         writer.write(&batch?)?;
@@ -146,7 +146,7 @@ fn write(mut writer: ArrowWriter<File>, batches: Receiver<Made>) -> Result<u64, 
     Ok(writer.bytes_written() as u64)
 }
 
-/// Returns the message of an error; for an operating system error, the system's message.
+/// Returns the error message. For an operating system error, this is the system's own message.
 fn reason(error: &ParquetError) -> String {
     match error {
         ParquetError::External(source) => source.to_string(),
@@ -154,12 +154,12 @@ fn reason(error: &ParquetError) -> String {
     }
 }
 
-/// Columns whose numbers are nearly ascending, so that the differences between rows are small.
+/// Columns whose values are nearly ascending, so that rows differ only by small amounts.
 const ASCENDING: [&str; 7] =
     ["number", "numbers.list.item", "train", "time", "end", "frame", "offset"];
-/// Maximum number of rows in a group. A group stays in memory, compressed, until it is full.
+/// Maximum number of rows in a group. A group is kept in memory, compressed, until it is full.
 const GROUP_ROWS_MAX: usize = 1 << 18;
-/// Length in bytes at which a group is full.
+/// Size in bytes at which a group is full.
 const GROUP_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of batches that wait to be written.
+/// Maximum number of batches waiting to be written.
 const BATCHES_WAITING_MAX: usize = 2;

@@ -1,7 +1,7 @@
-//! `grosso merge`: merges the reports of all shards into the report of one run.
+//! `grosso merge`: merges the reports from all shards into the report of a single run.
 //!
 //! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. Of
-//! several times, the earliest or the latest is kept. Reports that violate a rule are rejected.
+//! the times in a field, the earliest or the latest is kept. Reports that break a rule are rejected.
 
 use std::{
     collections::BTreeSet,
@@ -16,10 +16,10 @@ use crate::{
     style::Style,
 };
 
-/// Merges the reports of all shards, one per file, into the report of one run.
+/// Merges the reports from all shards, one per file, into the report of a single run.
 ///
 /// # Errors
-/// Fails if a file is not the report of a shard, if a shard is missing, or if the reports are from different runs.
+/// Fails if a file is not a shard report, if a shard is missing, or if the reports come from different runs.
 pub fn merge(reports: &[PathBuf]) -> Result<MergedReport, Failure> {
     let mut shares: Vec<Share> = reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     are_all(&shares)?;
@@ -42,7 +42,7 @@ pub fn merge(reports: &[PathBuf]) -> Result<MergedReport, Failure> {
     Ok(MergedReport(merged))
 }
 
-/// Report of a shard.
+/// Report from one shard.
 struct Share {
     name: String,
     report: Map<String, Value>,
@@ -50,7 +50,7 @@ struct Share {
     of: u64,
 }
 
-/// Reads the report of a shard.
+/// Reads the report from one shard.
 fn read(path: &Path) -> Result<Share, Failure> {
     let name = shown(path);
     let text = path::read_text(path, REPORT_BYTES_MAX)
@@ -112,19 +112,19 @@ fn differs(one: &Share, other: &Share, key: &str) -> Failure {
 enum Rule {
     /// The values must be equal.
     Same,
-    /// Numbers are summed, lists are concatenated, and the members of objects are added by name, except times.
+    /// Numbers are summed, lists are concatenated, and object members are added by name, except times.
     Added,
-    /// The earlier of the two times is kept.
+    /// The earlier time is kept.
     Earliest,
-    /// The later of the two times is kept.
+    /// The later time is kept.
     Latest,
-    /// The entries of all reports are kept, without duplicates.
+    /// All reports' entries are kept, without duplicates.
     United,
-    /// The first value is kept, and the others are ignored.
+    /// The first value is kept. The others are ignored.
     Whole,
 }
 
-/// Error for a value that violates its rule.
+/// Error for a value to which its rule cannot be applied.
 struct Unfit;
 
 impl Rule {
@@ -178,7 +178,7 @@ fn sum(one: &serde_json::Number, other: &serde_json::Number) -> Option<serde_jso
     }
 }
 
-/// A merged report.
+/// Merged report.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct MergedReport(Map<String, Value>);
@@ -200,9 +200,9 @@ impl Report for MergedReport {
 
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: u64 = 64 << 20;
-/// Schema of reports that can be merged.
+/// Schema of the reports that can be merged.
 const SCHEMA: &str = ExportReport::FORM.name;
-/// Rule for each field of a report.
+/// Merge rule for each field of a report.
 const RULES: [(&str, Rule); 10] = [
     ("schema", Rule::Same),
     ("tool", Rule::Same),

@@ -1,4 +1,4 @@
-//! `grosso export`: writes Parquet tables with a row for each packet on the wire, each train and each flow.
+//! `grosso export`: writes Parquet tables with a row for each wire packet, train and flow.
 
 mod counts;
 mod file;
@@ -32,17 +32,17 @@ use crate::{
     },
 };
 
-/// Options of `grosso export`, which writes packets, trains and flows to Parquet files. Each file has a thread that
-/// compresses and writes it.
+/// Options for `grosso export`, which writes packets, trains and flows to Parquet files. A separate thread compresses
+/// and writes each file.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// File for the packets on the wire.
+    /// File for the wire packets.
     pub parquet: Option<PathBuf>,
     /// File for the trains.
     pub trains: Option<PathBuf>,
     /// File for the flows.
     pub flows: Option<PathBuf>,
-    /// Shard to write: only rows of its flows are written.
+    /// Shard to export. Only rows for its flows are written.
     pub shard: Shard,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
@@ -127,7 +127,7 @@ impl CaptureCommand for Export {
     }
 }
 
-/// Returns the option and the file of each requested table.
+/// Returns the option name and file of each requested table.
 fn tables(options: &Export) -> impl Iterator<Item = (&'static str, &Path)> {
     let Export { parquet, trains, flows, .. } = options;
     let all = [("--parquet", parquet), ("--trains", trains), ("--flows", flows)];
@@ -146,7 +146,7 @@ fn refuse_one_file_for_two(options: &Export) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns whether two paths name the same file, which need not exist yet.
+/// Returns whether two paths lead to the same file, which may not exist yet.
 fn leads_to_same(one: &Path, other: &Path) -> bool {
     let is_same = |one: &Path, other: &Path| same_file(one, other).unwrap_or(false);
     let folder = |path: &Path| match path.parent() {
@@ -174,7 +174,7 @@ impl PacketFile {
         Ok(Some(Self { file, rows, counts: PacketCounts::default() }))
     }
 
-    /// Adds the packets of a frame; returns `false` if the file accepts no more rows.
+    /// Adds the packets in a frame; returns `false` if the file accepts no more rows.
     fn push(&mut self, seen: &Seen<'_>, judge: &Judge) -> Result<bool, Failure> {
         let Self { file, rows, counts } = self;
         let mut goes_on = true;
@@ -263,7 +263,7 @@ impl FlowFile {
     }
 }
 
-/// Adds a flow of the shard; returns `false` if the file accepts no more rows.
+/// Adds a flow that belongs to the shard; returns `false` if the file accepts no more rows.
 fn take_flow(
     file: &mut TableFile<FlowColumns>,
     shard: Shard,

@@ -1,4 +1,4 @@
-//! Passes the packets of a capture to reassemblers with the captured times as the clock.
+//! Passes the packets of a capture to reassemblers. The captured timestamps serve as the clock.
 
 use grosso::{
     Frame, Meta,
@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports, Stop, dissect};
 
 use crate::checksums::complete_header;
 
-/// A packet that may be a fragment.
+/// Packet that may be a fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// Bytes of the packet.
@@ -22,13 +22,13 @@ pub struct Arrival<'a> {
     pub link: LinkType,
     /// Device on which the packet was captured.
     pub device: u32,
-    /// Bits of `epb_flags` that hold the direction.
+    /// Direction bits of `epb_flags`.
     pub direction: u32,
-    /// Time of the packet; `None` if the capture has none.
+    /// Timestamp of the packet; `None` if the capture has none.
     pub timestamp_ns: Option<u64>,
-    /// VLAN tag that a device stripped.
+    /// VLAN tag that a device removed.
     pub vlan: Option<VlanTag>,
-    /// Hash of the tunnels that the packet was extracted from. Only fragments from the same tunnels belong to one
+    /// Hash of the tunnels from which the packet was extracted. Only fragments from the same tunnels can belong to one
     /// datagram.
     pub network: u64,
     /// UDP ports that identify tunnels.
@@ -36,7 +36,7 @@ pub struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// Creates the arrival of a captured packet.
+    /// Describes a captured packet for a reassembler.
     pub fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
@@ -56,9 +56,9 @@ pub struct Lanes {
     rules: ReassemblyRules,
     seed: u64,
     lanes: Vec<FragmentLane>,
-    /// Latest time so far, in nanoseconds; the times of a capture may go back.
+    /// Latest timestamp so far, in nanoseconds. Timestamps in a capture may go backward.
     now_ns: u64,
-    /// Buffer to which a packet is copied.
+    /// Buffer into which a packet is copied.
     buffer: Vec<u8>,
 }
 
@@ -68,23 +68,23 @@ struct FragmentLane {
     reassembler: Reassembler<Vec<u8>>,
 }
 
-/// Receiver of datagrams. Each datagram is either complete, or discarded because it will never be complete.
+/// Receiver of datagrams. A datagram is either complete, or discarded because it will never be.
 pub trait Visitor {
-    /// Processes a complete datagram.
+    /// Handles a complete datagram.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
-    /// Processes a datagram that will not be complete.
+    /// Handles a datagram that will never be complete.
     fn discarded(&mut self, _lane: usize, _discarded: &Discarded<'_>) {}
 }
 
-/// The fate of a packet.
+/// Outcome for a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// The packet was not processed, because too many interfaces are in use at once.
+    /// The packet was not processed, because too many interfaces are in use.
     Aside,
     /// The engine processed the packet.
     Engine {
         lane: usize,
-        /// Datagram that the packet belongs to; `None` if the packet passed through or was dropped on its own.
+        /// Datagram to which the packet belongs; `None` if the packet passed through or was dropped individually.
         identity: Option<Identity>,
         verdict: ReassemblyVerdict,
     },
@@ -122,7 +122,7 @@ impl Lanes {
         LaneFate::Engine { lane: number, identity, verdict }
     }
 
-    /// Discards the datagrams that have expired at the time of a packet.
+    /// Discards the datagrams that have expired by the time of a packet.
     pub fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut dyn Visitor) {
         self.now_ns = self.now_ns.max(timestamp_ns.unwrap_or(0));
         for (lane, number) in self.lanes.iter_mut().zip(0..) {
@@ -130,14 +130,14 @@ impl Lanes {
         }
     }
 
-    /// Discards all datagrams, because the capture or its section ends.
+    /// Discards all datagrams at the end of the capture or of a section.
     pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         for (number, mut lane) in self.lanes.drain(..).enumerate() {
             lane.reassembler.finish(&mut Telling::new(visitor, number));
         }
     }
 
-    /// Returns the lane of a device and direction; `None` if there are too many.
+    /// Returns the lane for a device and direction; `None` if there are too many lanes.
     fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
         let Arrival { device, direction, link, ports, .. } = *arrival;
         let is_it = |lane: &FragmentLane| lane.device == device && lane.direction == direction;
@@ -148,14 +148,14 @@ impl Lanes {
             return None;
         }
         let rules = self.rules.clone();
-        // These rules are always valid: the data is copied into one buffer, so every overlap policy is possible.
+        // These rules are always valid. All data is copied into one buffer, so every overlap policy is possible.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
         self.lanes.push(FragmentLane { device, direction, reassembler });
         Some(self.lanes.len() - 1)
     }
 }
 
-/// Adapter that passes the results of a reassembler to a visitor, and keeps the returned buffer.
+/// Adapter that passes a reassembler's results to a visitor, and keeps the returned buffer.
 struct Telling<'a> {
     visitor: &'a mut dyn Visitor,
     lane: usize,
@@ -181,7 +181,7 @@ impl ReassemblySink<Vec<u8>> for Telling<'_> {
     }
 }
 
-/// Bits of `epb_flags` that hold the direction.
+/// Direction bits of `epb_flags`.
 const DIRECTION: u32 = 0b11;
-/// Maximum number of interfaces and directions; each has its own tables.
+/// Maximum number of combinations of interface and direction. Each has its own tables.
 const LANES_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! Finds the IP fragments in captures that form complete datagrams, and the reasons why other fragments do not.
+//! Finds out which IP fragments in a capture form complete datagrams, and why the others do not.
 
 mod lanes;
 mod survey;
@@ -10,39 +10,39 @@ pub use self::{
     survey::Survey,
 };
 
-/// Limits for incomplete datagrams, and the policy for overlapping fragments.
+/// Limits on incomplete datagrams, and the policy for overlapping fragments.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// Capture time to wait for the rest of a datagram, in nanoseconds.
+    /// Maximum wait for the rest of a datagram, in nanoseconds of capture time.
     pub timeout: u64,
-    /// The policy for overlapping fragments.
+    /// Policy for overlapping fragments.
     pub overlap: Overlap,
-    /// Maximum number of bytes of incomplete datagrams.
+    /// Maximum memory for incomplete datagrams, in bytes.
     pub memory: usize,
-    /// Limit after which an IPv4 datagram is abandoned: the number of fragments of other datagrams from the same source
-    /// since its last fragment; 0 means no limit.
+    /// Number of fragments after which an incomplete IPv4 datagram is abandoned; 0 means no limit. The fragments
+    /// counted are those that the same source has sent for other datagrams since the datagram's last fragment.
     pub distance: u32,
 }
 
 impl Waiting {
-    /// Default time to wait, in the syntax of the command line.
+    /// Default timeout, in command-line syntax.
     pub const TIMEOUT: &str = "30s";
     /// Name of the default policy for overlapping fragments.
     pub const OVERLAP: &str = "drop";
-    /// Default limit of memory, in the syntax of the command line.
+    /// Default memory limit, in command-line syntax.
     pub const MEMORY: &str = "64M";
-    /// Default limit for fragments of other datagrams, in the syntax of the command line.
+    /// Default value of [`Waiting::distance`], in command-line syntax.
     pub const DISTANCE: &str = "0";
 }
 
 impl Default for Waiting {
-    /// Creates limits of 30 seconds and 64 MiB, without a limit for the number of other fragments.
+    /// Returns limits of 30 seconds and 64 MiB, with no limit on fragments of other datagrams.
     fn default() -> Self {
         Self { timeout: 30_000_000_000, overlap: Overlap::Drop, memory: 64 << 20, distance: 0 }
     }
 }
 
-/// The datagram that a packet completed, if any.
+/// Datagram completed by a packet, if any.
 #[derive(Default)]
 pub struct Joined {
     /// Whether the packet completed a datagram.
@@ -59,7 +59,7 @@ impl Visitor for Joined {
     }
 }
 
-/// Returns the rules for reassembling the fragments of a file.
+/// Returns the rules for reassembling fragments in a file.
 pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = waiting.overlap;
@@ -69,11 +69,11 @@ pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;
-    // On a host, many fragments in between mean that an identification was reused (rule F4). In a file, they only show
-    // how many datagrams were in flight at once.
+    // On a host, many fragments in between mean that an IP ID was reused (rule F4). In a file, they only show how many
+    // datagrams were in flight at once.
     rules.limits.distance = waiting.distance;
     rules
 }
 
-/// Maximum number of incomplete datagrams per interface and direction: more than the default memory can hold.
+/// Maximum number of incomplete datagrams per interface and direction. The default memory cannot hold this many.
 const DATAGRAMS_MAX: usize = 16384;

@@ -1,5 +1,4 @@
-//! First pass over a capture (ADR 0045). Finds the fragments that form complete datagrams, and the reasons why other
-//! fragments do not.
+//! First pass over a capture (ADR 0045). Finds out which fragments form complete datagrams, and why the others do not.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -13,10 +12,10 @@ use grosso::reassemble::{
     reason::{Discard, Pass},
 };
 
-/// Result of the first pass over a capture: the fragments that can be joined.
+/// Result of the first pass over a capture: which fragments can be joined.
 #[derive(Default)]
 pub struct Survey {
-    /// Packets that became parts of datagrams.
+    /// Packets that became part of a datagram.
     pub joined: Numbers,
     /// Results for the report.
     pub found: Joining,
@@ -26,21 +25,21 @@ pub struct Survey {
     waiting: HashMap<(usize, Identity), Vec<u64>>,
     /// Number of the packet that started the latest datagram, by lane, source and destination.
     begun: HashMap<(usize, IpAddr, IpAddr), u64>,
-    /// Datagrams that ended when the current packet was processed.
+    /// Datagrams that ended while the current packet was processed.
     ended: EndedDatagrams,
 }
 
-/// Datagrams that ended when one packet was processed.
+/// Datagrams that ended while a packet was processed.
 #[derive(Default)]
 struct EndedDatagrams {
-    /// Fragments of the datagram that was completed.
+    /// Packet numbers of the fragments that made up the completed datagram, if any.
     whole: Option<Vec<u64>>,
     /// Fragments of datagrams that will not be complete.
     discarded: Vec<(usize, Identity, Discard, SetFacts)>,
 }
 
 impl Survey {
-    /// Processes packet `number`, and returns the datagram that it completes if the caller requests it.
+    /// Processes packet `number`. Returns the datagram that it completes, if the caller asks for it.
     pub fn packet(
         &mut self,
         number: u64,
@@ -57,13 +56,13 @@ impl Survey {
         self.list();
     }
 
-    /// Records the datagrams that have expired at the time of a packet.
+    /// Records the datagrams that have expired by the time of a packet.
     pub fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
         lanes.expire(timestamp_ns, &mut Surveying { survey: self, joined: None });
         self.list();
     }
 
-    /// Ends all datagrams, because the capture or its section ends.
+    /// Ends all datagrams at the end of the capture or of a section.
     pub fn finish(&mut self, lanes: &mut Lanes) {
         lanes.finish(&mut Surveying { survey: self, joined: None });
         self.list();
@@ -112,7 +111,7 @@ impl Survey {
         }
     }
 
-    /// Lists the fragment sets that ended.
+    /// Lists the fragment sets that have ended.
     fn list(&mut self) {
         for (_, _, _, facts) in self.ended.discarded.drain(..) {
             *self.found.left.entry(facts.reason).or_default() += 1;
@@ -125,7 +124,7 @@ impl Survey {
     }
 }
 
-/// Visitor that records the fates of datagrams, and keeps the completed one if the caller requests it.
+/// Visitor that records what happens to datagrams, and keeps the completed one if the caller asks for it.
 struct Surveying<'a> {
     survey: &'a mut Survey,
     joined: Option<&'a mut Joined>,
@@ -164,7 +163,7 @@ impl Survey {
     }
 }
 
-/// A set of packet numbers, with one bit for each packet up to the last in the set.
+/// Set of packet numbers, stored as one bit for each packet up to the last one in the set.
 #[derive(Default)]
 pub struct Numbers(Vec<u64>);
 
@@ -177,7 +176,7 @@ impl Numbers {
         self.0[word] |= bit;
     }
 
-    /// Returns whether the set contains a packet number.
+    /// Returns whether the set contains packet `number`.
     pub fn contains(&self, number: u64) -> bool {
         let (word, bit) = place(number);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
@@ -188,10 +187,10 @@ fn place(number: u64) -> (usize, u64) {
     ((number / 64) as usize, 1 << (number % 64))
 }
 
-/// Maximum number of packets recorded for one datagram; further duplicates are left unchanged.
+/// Maximum number of packets recorded for one datagram. Further duplicates are left unchanged.
 const PARTS_MAX: usize = 65536;
-/// Maximum number of address pairs whose latest datagram is recorded; an incomplete datagram of another pair counts as
-/// cut off by the end of the capture.
+/// Maximum number of address pairs for which the latest datagram is recorded. An incomplete datagram of any other pair
+/// is considered cut off by the end of the capture.
 const PAIRS_MAX: usize = 65536;
-/// Maximum number of sets that are listed with their gaps; others are only counted.
+/// Maximum number of sets listed with their gaps. The others are only counted.
 const SETS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! Options that several commands share.
+//! Options shared by several commands.
 
 use super::Options;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Takes the options that describe the wire, except the MTU.
+/// Takes the options that describe the wire, except for the MTU.
 pub(super) fn sizes(options: &mut Options) -> Result<Given, Failure> {
     let mss = options.one("mss", whole(POSITIVE))?;
     let uso_size = options.one("uso-size", whole(POSITIVE))?;
@@ -35,7 +35,7 @@ pub(super) fn ports(options: &mut Options) -> Result<grosso_wire::Ports, Failure
     tunnel_ports(&named, l2tp).map_err(|why| Failure::usage("usage", why))
 }
 
-/// Takes the rules for merging.
+/// Takes the merge rules.
 pub(super) fn rules(options: &mut Options) -> Result<Rules, Failure> {
     Ok(Rules {
         profile: options.one_from("profile", Rules::PROFILE, text)?,
@@ -46,7 +46,7 @@ pub(super) fn rules(options: &mut Options) -> Result<Rules, Failure> {
     })
 }
 
-/// Takes the options for limits that override a profile's limits.
+/// Takes the options that override a profile's limits.
 pub(super) fn bounds(options: &mut Options) -> Result<Bounds, Failure> {
     Ok(Bounds {
         max_size: options.one("max-size", whole(MAX_SIZE))?,
@@ -58,7 +58,7 @@ pub(super) fn bounds(options: &mut Options) -> Result<Bounds, Failure> {
     })
 }
 
-/// Takes the limits for incomplete datagrams.
+/// Takes the limits on incomplete datagrams.
 pub(super) fn waiting(options: &mut Options) -> Result<Waiting, Failure> {
     Ok(Waiting {
         timeout: options.one_from("timeout", Waiting::TIMEOUT, parse_time)?,
@@ -68,7 +68,7 @@ pub(super) fn waiting(options: &mut Options) -> Result<Waiting, Failure> {
     })
 }
 
-/// Takes the options of the flow table, and returns an empty one.
+/// Takes the flow table options, and returns an empty flow table.
 pub(super) fn connections(options: &mut Options) -> Result<Connections, Failure> {
     let mut connections = Connections::default();
     let limit = options.one_or("flows", ROWS, parse_rows)?;
@@ -91,7 +91,7 @@ pub(super) fn target(options: &mut Options) -> Result<Target, Failure> {
     }
 }
 
-/// Parses a value that may be any text.
+/// Parses a value that may be any string.
 pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }

@@ -6,8 +6,8 @@
 //! | `groups` | options that several commands share |
 //! | `request` | takes the options of a call, and runs its command |
 //!
-//! Options have the names and the values of the command line: `("max-size", Some("9000"))` is `--max-size 9000`, and
-//! `("strict", None)` is `--strict`.
+//! Options have the same names and values as on the command line: `("max-size", Some("9000"))` is `--max-size 9000`,
+//! and `("strict", None)` is `--strict`.
 //!
 //! ```
 //! use grosso_analysis::keywords::Call;
@@ -44,19 +44,19 @@ use crate::{
     tables::{Packet, TrainRow, Visit, visit_packets, visit_trains},
 };
 
-/// A command, its captures and its options.
+/// A command with its captures and options.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     /// Name of the command, such as `wire` or `csum fix`.
     pub command: String,
-    /// Captures and directories of captures, which are read as one capture. For `explain`, the last entry may be the
-    /// packet number instead. For `merge`, the entries are reports.
+    /// Captures and directories of captures, which are read as one. For `explain`, the last entry may be the packet
+    /// number. For `merge`, the entries are reports.
     pub files: Vec<PathBuf>,
-    /// Names of options without dashes, and their values; an option without a value is a flag.
+    /// Option names without dashes, and their values. An option without a value is a flag.
     pub options: Vec<(String, Option<String>)>,
-    /// Command line that an output capture records as its origin.
+    /// Command line to be recorded as the origin of an output capture.
     pub command_line: String,
-    /// Cancellation flag: reading ends early once it is set.
+    /// Cancellation flag: once it is set, reading stops early.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -64,15 +64,15 @@ impl Call {
     /// Runs the command, and returns its report as JSON.
     ///
     /// # Errors
-    /// Fails if the command or an option does not exist, if the command fails, or if the cancellation flag was set.
+    /// Fails if the command or an option does not exist, if the command fails, or if the call is canceled.
     pub fn report(&self) -> Result<String, Failure> {
         self.unless_interrupted(Request::of(self).report())
     }
 
-    /// Visits the packets of the captures; the options are those of `inspect`.
+    /// Visits the packets in the captures. The options are those of `inspect`.
     ///
     /// # Errors
-    /// Fails if an option does not exist, if a capture is missing or damaged, or if the cancellation flag was set.
+    /// Fails if an option does not exist, if a capture is missing or damaged, or if the call is canceled.
     pub fn packets(&self, visit: &mut dyn for<'a> Visit<Packet<'a>>) -> Result<(), Failure> {
         let mut read = || {
             self.only("inspect")?;
@@ -84,10 +84,10 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Visits the trains that a receiving host would form from the captures; the options are those of `coalesce`.
+    /// Visits the trains that a receiving host would form from the captures. The options are those of `coalesce`.
     ///
     /// # Errors
-    /// Fails if an option does not exist, if a capture is missing or damaged, or if the cancellation flag was set.
+    /// Fails if an option does not exist, if a capture is missing or damaged, or if the call is canceled.
     pub fn trains(&self, visit: &mut dyn for<'a> Visit<TrainRow<'a>>) -> Result<(), Failure> {
         let mut read = || {
             self.only("coalesce")?;
@@ -100,7 +100,7 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Checks that the command of this call is `command`.
+    /// Checks that this call is for `command`.
     fn only(&self, command: &str) -> Result<(), Failure> {
         if self.command == command {
             return Ok(());
@@ -111,8 +111,7 @@ impl Call {
         )))
     }
 
-    /// Returns the result, or an interruption if there was one, because an interrupted capture may appear to end at any
-    /// point.
+    /// Returns the result, unless the call was interrupted: an interrupted capture may appear to end anywhere.
     fn unless_interrupted<T>(&self, ended: Result<T, Failure>) -> Result<T, Failure> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted before the end"));

@@ -1,14 +1,14 @@
-//! The options of a call. A command takes them one by one, and an option that was not taken is an error.
+//! Options of a call. A command takes the options that it supports. Any option left over is an error.
 
 use core::mem;
 
 use crate::{diagnostic::similar, error::Failure};
 
-/// Options of a command.
+/// Options passed to a command.
 pub(super) struct Options {
     command: String,
     given: Vec<(String, Option<String>)>,
-    /// Options that the command takes.
+    /// Options that the command supports.
     known: Vec<&'static str>,
 }
 
@@ -17,7 +17,7 @@ impl Options {
         Self { command: command.to_owned(), given: given.to_vec(), known: Vec::new() }
     }
 
-    /// Takes an option without a value; returns whether it was passed.
+    /// Takes an option that has no value. Returns whether it was passed.
     ///
     /// # Errors
     /// Fails if the option has a value or was passed twice.
@@ -47,7 +47,7 @@ impl Options {
         }
     }
 
-    /// Takes an option whose value may be omitted; `default` replaces an omitted value.
+    /// Takes an option whose value may be omitted. `default` stands in for an omitted value.
     ///
     /// # Errors
     /// Fails if the value cannot be parsed, or if the option was passed twice.
@@ -65,7 +65,7 @@ impl Options {
         self.one(name, parse)
     }
 
-    /// Takes an option with a value; `default` is used if the option was not passed.
+    /// Takes an option with a value. `default` is used if the option was not passed.
     ///
     /// # Errors
     /// Fails if the value is missing or cannot be parsed, or if the option was passed twice.
@@ -98,7 +98,7 @@ impl Options {
         parsed.collect()
     }
 
-    /// Takes an option with values that are separated by commas; `default` is used if the option was not passed.
+    /// Takes an option with comma-separated values. `default` is used if the option was not passed.
     ///
     /// # Errors
     /// Fails if a value is missing or cannot be parsed.
@@ -116,10 +116,10 @@ impl Options {
         values.map(|text| parse(text).map_err(|why| invalid(name, text, &why))).collect()
     }
 
-    /// Checks that the command has taken every option.
+    /// Checks that no option is left over.
     ///
     /// # Errors
-    /// Fails if an option was not taken, because the command does not have it.
+    /// Fails if an option is left over, because the command does not support it.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
         let hint = match similar(name, self.known.iter().copied()) {
@@ -131,7 +131,7 @@ impl Options {
         Err(Failure::usage("usage", message).hint(hint))
     }
 
-    /// Creates the failure for an option that is used in a wrong way.
+    /// Creates the failure for an option that was used incorrectly.
     pub(super) fn wrong(&self, name: &str, why: &str) -> Failure {
         Failure::usage("usage", format!("{}: --{name} {why}", self.command))
     }

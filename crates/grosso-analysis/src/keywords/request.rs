@@ -1,4 +1,4 @@
-//! Processes a call: takes its options, and runs its command.
+//! Handles a call: takes its options, and runs its command.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
     values::parse_flow_file,
 };
 
-/// A call whose options are taken one by one.
+/// Call whose options are taken one by one.
 pub(super) struct Request {
     command: String,
     files: Vec<PathBuf>,
@@ -195,7 +195,7 @@ impl Request {
     /// Takes the options for reading, and finds the captures.
     ///
     /// # Errors
-    /// Fails if an option was not taken, or if a capture cannot be read.
+    /// Fails if an option is left over, or if a capture cannot be read.
     pub(super) fn open(mut self) -> Result<Capture, Failure> {
         let options = &mut self.options;
         let filter = options.one("filter", text)?.filter(|text| !text.trim().is_empty());
@@ -237,7 +237,7 @@ impl Request {
         Ok(())
     }
 
-    /// Removes the packet number, which is the last entry of the files.
+    /// Removes the packet number, which is the last entry in the list of files.
     fn split_number(&mut self) -> Result<u64, Failure> {
         let last = self.files.pop().and_then(|word| word.to_str()?.parse().ok());
         last.filter(|number| *number > 0).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Tests tables and reports on a capture of the repository.
+//! Tests of tables and reports, using a capture from the repository.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/iperf3.pcapng");
 
-/// Counter of rows up to a limit.
+/// Visitor that counts rows, up to a limit.
 struct Count {
     opened: u32,
     rows: u64,
@@ -47,7 +47,7 @@ impl Visit<TrainRow<'_>> for Count {
 
     fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
-        // A reason is set for a packet that is never merged, and for one that did not merge with its train.
+        // A reason is set for a packet that is never merged, and for one that did not merge into its train.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no_merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! Every key of a profile file: its name, its permitted values, and the field that it sets.
+//! Keys of a profile file: for each one its name, its permitted values, and the field that it sets.
 
 use grosso::{Profile, coalesce::Limits};
 use serde_json::Value;
@@ -8,15 +8,15 @@ use super::setting::{self, SettingValue};
 
 /// One key of a profile file.
 pub struct ProfileKey {
-    /// Table that contains the key; empty for keys before all tables.
+    /// Table that contains the key; empty for the keys that precede all tables.
     pub table: &'static str,
     /// Name of the key in its table.
     pub name: &'static str,
-    /// Function that returns the permitted values as text for users.
+    /// Function that returns the permitted values as a user-visible string.
     pub choices: fn() -> String,
-    /// Function that returns the value in a profile.
+    /// Function that returns the key's value in a profile.
     pub show: fn(&Profile) -> Value,
-    /// Function that sets the value; it returns `None` if the value is not permitted.
+    /// Function that sets the value, or returns `None` if the value is not permitted.
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 
@@ -30,16 +30,16 @@ impl ProfileKey {
         }
     }
 
-    /// Returns the key with this name in this table.
+    /// Returns the key with this name in the given table.
     pub(super) fn find(table: &str, name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.table == table && key.name == name)
     }
 }
 
-/// Names of the tables, in order.
+/// Table names, in order.
 pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
 
-/// Defines a key whose field is a keyword from a list, or a number in a range.
+/// Defines a key whose value is either one of a list of keywords or a number in a range.
 macro_rules! key {
     ($table:literal, $name:literal, $($field:ident).+) => {
         ProfileKey {
@@ -72,7 +72,7 @@ fn choices_of<T: SettingValue>(_: fn(&Profile) -> &T) -> String {
     T::choices()
 }
 
-/// All keys; the keys of one table are contiguous, in the order of `TABLES`.
+/// All keys. The keys of a table are contiguous, and the tables are in the order of `TABLES`.
 pub const KEYS: &[ProfileKey] = &[
     key!("", "tcp", tcp),
     key!("", "udp", udp),
@@ -134,25 +134,26 @@ pub const KEYS: &[ProfileKey] = &[
     key!("limits", "full-poll-ns", limits.full_poll_ns, 0..=HOLD_NS_MAX),
 ];
 
-/// Maximum number of tunnels around a packet; the dissector does not follow more headers (`grosso_wire::LAYERS_MAX`).
+/// Maximum number of tunnels around a packet. The dissector does not follow more headers (`grosso_wire::LAYERS_MAX`).
 const TUNNELS_MAX: i64 = 15;
-/// Maximum number of buckets in a table. A bucket holds eight trains, so a half-full table holds a million.
+/// Maximum number of buckets in a table. A bucket holds eight trains, so a half-full table of this size holds a
+/// million.
 const BUCKETS_MAX: i64 = 1 << 18;
 /// Maximum number of trains held at once. A million trains take several hundred megabytes.
 const FLOWS_MAX: i64 = 1 << 20;
-/// Maximum number of buffers held at once: with 1500 bytes each, 1.5 GB.
+/// Maximum number of buffers held at once: 1.5 GB if each is 1500 bytes long.
 const PARTS_MAX: i64 = 1 << 20;
-/// Maximum number of bytes of a superframe.
+/// Maximum length of a superframe in bytes.
 const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
 /// Maximum number of packets in a train.
 const SEGMENTS_MAX: i64 = u16::MAX as i64;
-/// Maximum hold time of a train: longer than the retransmission timeout of any sender.
+/// Maximum time for which a train is held. This is longer than any sender's retransmission timeout.
 const HOLD_NS_MAX: i64 = 1_000_000_000;
-/// Maximum round-trip time, or pause of a flow: one minute.
+/// Maximum round-trip time, and maximum pause in a flow: one minute.
 const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
-/// Maximum number of flows that are tracked for reordering; each takes several kilobytes while packets wait.
+/// Maximum number of flows tracked for reordering. Each takes several kilobytes while packets are waiting.
 const REORDER_FLOWS_MAX: i64 = 4096;
-/// Maximum number of waiting runs (contiguous packets) per flow.
+/// Maximum number of waiting runs per flow. A run consists of contiguous packets.
 const RUNS_MAX: i64 = 256;
 /// Maximum memory for waiting packets, in bytes.
 const REORDER_BYTES_MAX: i64 = 1 << 30;

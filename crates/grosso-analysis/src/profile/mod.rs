@@ -28,10 +28,10 @@ use toml::{
 use self::keys::TABLES;
 pub use self::keys::{KEYS, ProfileKey};
 
-/// Returns the profile that `word` names: a built-in one, or a file if `word` has a dot or a slash. A relative path is
-/// relative to `folder`.
+/// Returns the profile that `word` names: a built-in profile, or a file if `word` contains a dot or a slash. A relative
+/// path is relative to `folder`.
 pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
-    // `linux-6.12` has a dot too.
+    // `linux-6.12` also contains a dot.
     let is_file = word.contains(['.', '/']) && Profile::named(word).is_none();
     if is_file {
         return read(&folder.join(word));
@@ -43,7 +43,7 @@ pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// Returns the built-in profile with this name. The MTU of the receiver may follow `inet-lro-2007`:
+/// Returns the built-in profile with this name. For `inet-lro-2007`, the name may include the receiver's MTU:
 /// `inet-lro-2007:1500`.
 fn named(name: &str) -> Result<Profile, String> {
     let Some((OF_AN_MTU, bytes)) = name.split_once(':') else {
@@ -58,7 +58,7 @@ fn named(name: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// Returns the message for an unknown profile name, with the most similar name, or all names.
+/// Returns the error message for an unknown profile name, which suggests the most similar name or lists all names.
 fn no_profile(name: &str) -> String {
     let profiles = Profile::all();
     match similar(name, profiles.iter().map(|profile| &*profile.name)) {
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// Parses the text of a profile file. `name` is the name of the profile if the file does not set one.
+/// Parses the contents of a profile file. The profile is called `name` unless the file sets a name.
 pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
     let table = table.get_ref();
@@ -120,7 +120,7 @@ pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     Ok(profile)
 }
 
-/// Returns a quoted word, and its position.
+/// Returns a quoted word and its position.
 fn word<'a>(
     text: &str,
     table: &'a DeTable<'_>,
@@ -133,7 +133,7 @@ fn word<'a>(
     value.get_ref().as_str().map(|word| Some((word, value.span()))).ok_or_else(what)
 }
 
-/// Sets the name of a profile, which reports print.
+/// Sets the name of a profile, as shown in reports.
 fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
         return Err(format!("a name must have 1 to {NAME_BYTES_MAX} printable bytes"));
@@ -151,7 +151,7 @@ fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     }
 }
 
-/// Sets one key of a table.
+/// Sets one key in a table.
 fn set(
     profile: &mut Profile,
     text: &str,
@@ -173,7 +173,8 @@ fn set(
     })
 }
 
-/// Returns the text of a profile file for exactly this profile, with the permitted values of each key.
+/// Returns the contents of a profile file that produces exactly this profile. The file lists the permitted values of
+/// each key.
 pub fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
@@ -193,17 +194,17 @@ pub fn write(profile: &Profile) -> String {
     text
 }
 
-/// Longest hold of `auto`: twice the time that a superframe takes to arrive at 10 Gb/s.
+/// Maximum hold time with `auto`: twice the time that a superframe takes to arrive at 10 Gb/s.
 pub const AUTO_HOLD_NS: u64 = 100_000;
-/// Keys of the file that are not fields of the profile.
+/// Keys of a profile file that are not fields of the profile.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Profile whose packet count depends on the MTU of the receiver.
+/// Profile whose packet count depends on the receiver's MTU.
 const OF_AN_MTU: &str = "inet-lro-2007";
-/// Maximum length of a file in bytes. A file with every key has about 2000.
+/// Maximum size of a file in bytes. A file with all keys takes about 2000.
 const FILE_BYTES_MAX: u64 = 1 << 16;
-/// Column at which the permitted values of a key start.
+/// Column at which a key's permitted values are listed.
 const CHOICES_COLUMN: usize = 36;
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use grosso_wire::tcp;
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
-/// A value that is written as a keyword or a number.
+/// Value written as a keyword or a number.
 pub(super) trait SettingValue: Sized {
     /// Returns the permitted values.
     fn choices() -> String;
 
-    /// Parses a value in a file; `None` if it is not permitted.
+    /// Parses a value from a file; `None` if it is not permitted.
     fn read(value: &DeValue<'_>) -> Option<Self>;
 
     /// Returns the value in the form that [`Self::read`] parses.
@@ -132,13 +132,14 @@ impl SettingValue for Batch {
 /// Permitted number of packets in a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// Returns the key and the value of a table with one entry. A profile may contain such a table in place of a keyword.
+/// Returns the key and value of a table that has exactly one entry. A profile may contain such a table in place of a
+/// keyword.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
 }
 
-/// Formats the keywords of a list for users.
+/// Formats a list of keywords for users.
 fn choices(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
@@ -161,13 +162,13 @@ pub(super) fn flag_choices() -> String {
     format!("a list of {}", choices(&FLAGS.map(|(name, _)| name)))
 }
 
-/// Parses TCP flags by their names; returns the low byte.
+/// Parses TCP flag names. Returns the low byte of the flags.
 pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
     let flags = value.as_array()?.iter().map(|name| {
         let name = name.get_ref().as_str()?;
         FLAGS.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag as u8)
     });
-    // A flag that is named twice is set once.
+    // Naming a flag twice sets it once.
     flags.reduce(|all, flag| Some(all? | flag?)).unwrap_or(Some(0))
 }
 
@@ -188,14 +189,14 @@ pub(super) fn toml(value: &Value) -> String {
         Value::Array(items) => {
             format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
         }
-        // The other kinds of values have the same form in JSON and TOML.
+        // All other values are written the same way in JSON and TOML.
         _ => value.to_string(),
     }
 }
 
-/// Maximum number of bytes or packets of a bypass.
+/// Maximum number of bytes or packets that bypass merging.
 const BYPASS_MAX: i64 = u32::MAX as i64;
 
-/// Flags that a profile can configure. Packets with SYN, RST or URG are never merged, and every other packet has ACK.
+/// Flags that a profile can configure. Packets with SYN, RST or URG are never merged, and all other packets have ACK.
 const FLAGS: [(&str, u16); 4] =
     [("fin", tcp::FIN), ("psh", tcp::PSH), ("ece", tcp::ECE), ("cwr", tcp::CWR)];

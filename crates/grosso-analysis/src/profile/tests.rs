@@ -4,7 +4,7 @@ use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
-/// Returns the error message for an invalid profile text.
+/// Returns the error message for an invalid profile.
 fn wrong(text: &str) -> String {
     parse(text, "mine".into()).unwrap_err().to_string()
 }

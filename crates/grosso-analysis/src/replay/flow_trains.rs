@@ -1,4 +1,4 @@
-//! Records the trains of each flow: which packets of a direction merge, why their trains end, and how long they wait.
+//! Records the trains of each flow: which packets in a direction merge, why its trains end, and how long they wait.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Packet;
@@ -13,7 +13,7 @@ use crate::{
     slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
 };
 
-/// Tracker of the flows of a capture during its replay.
+/// Tracker for the flows in a capture during a replay.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
@@ -25,7 +25,7 @@ impl Streams {
         Self { connections, levels: Levels::default() }
     }
 
-    /// Processes a packet. Returns its direction if it has data.
+    /// Processes a packet. Returns its direction if it has a payload.
     pub(crate) fn observe(
         &mut self,
         packet: &Packet<'_>,
@@ -42,13 +42,13 @@ impl Streams {
         self.connections.mark(&sight, &judgment, is_bad)
     }
 
-    /// Returns the causes that slow the observed directions, and the flow table.
+    /// Returns the causes that slow down the observed directions, and the flow table.
     pub(crate) fn conclude(self) -> Slowdowns {
         self.connections.conclude()
     }
 }
 
-/// A packet in a coalescer, with its direction.
+/// Packet in a coalescer, with its direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkedPacket {
     mark: FlowMark,
@@ -56,35 +56,35 @@ pub(crate) struct MarkedPacket {
     arrived_ns: u64,
 }
 
-/// Trains delivered during the push of a packet, until the verdict on that packet is known.
+/// Trains delivered while a packet was being pushed, kept until the verdict on that packet is known.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTrains {
     /// Packet that is being pushed.
     pushed: Option<MarkedPacket>,
-    /// Delivered trains, and whether each consists of the pushed packet alone.
+    /// Delivered trains, and whether each consists only of the pushed packet.
     left: Vec<(Close, EndedTrain, bool)>,
     waited: Vec<(FlowMark, u64)>,
     now_ns: u64,
 }
 
 impl FlowTrains {
-    /// Sets the packet that the replay processes next; `mark` is the result of [`Streams::observe`].
+    /// Sets the packet that the replay will process next. `mark` is the result of [`Streams::observe`].
     pub(crate) fn begin(&mut self, seen: &Seen<'_>, mark: Option<FlowMark>) {
         let (number, arrived_ns) = (seen.packet.number, seen.time.unwrap_or(0));
         self.pushed = mark.map(|mark| MarkedPacket { mark, number, arrived_ns });
     }
 
-    /// Returns the packet set by [`Self::begin`], to be stored next to the buffer; `None` if it has no data.
+    /// Returns the packet set by [`Self::begin`], to be stored alongside the buffer; `None` if it has no payload.
     pub(crate) const fn pushed(&self) -> Option<MarkedPacket> {
         self.pushed
     }
 
-    /// Sets the time of the following deliveries.
+    /// Sets the time of subsequent deliveries.
     pub(crate) const fn at(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Adds a delivered train, with the packets that have data.
+    /// Adds a delivered train and those of its packets that have a payload.
     pub(crate) fn leave(
         &mut self,
         delivery: &Delivery<'_, PortBuffer>,
@@ -99,7 +99,7 @@ impl FlowTrains {
         }
         let Some(MarkedPacket { mark, number, .. }) = first else { return };
         let is_pushed = self.pushed.is_some_and(|pushed| pushed.number == number);
-        // The engine recognizes superframes by recorded metadata, the classifier also by other evidence.
+        // The engine recognizes superframes by recorded metadata, the classifier by other evidence too.
         let packets = judged.max(delivery.packets.into());
         let train = EndedTrain { first: mark, packets, ended: delivery.closed.name() };
         self.left.push((delivery.closed, train, is_pushed && last == Some(number)));
@@ -127,8 +127,8 @@ impl FlowTrains {
     }
 }
 
-/// Returns the reason why the pushed packet ended a train, or `None` if it did not end one. `is_pushed` is true if the
-/// train consists of this packet alone.
+/// Returns the reason why the pushed packet ended a train, or `None` if it did not. `is_pushed` says whether the train
+/// consists only of this packet.
 pub(crate) const fn why(closed: Close, verdict: Verdict, is_pushed: bool) -> Option<&'static str> {
     let is_by_packet = match closed {
         Close::NoMerge | Close::Barrier => true,
@@ -142,7 +142,7 @@ pub(crate) const fn why(closed: Close, verdict: Verdict, is_pushed: bool) -> Opt
     }
 }
 
-/// Replay that only reports the trains of each flow.
+/// Replay that only reports each flow's trains.
 pub(crate) struct FlowReplay {
     replay: Replay,
     meter: FlowMeter,
@@ -156,7 +156,7 @@ struct FlowMeter {
 }
 
 impl FlowReplay {
-    /// Creates a replay by these rules if the trains of each flow are listed in a table.
+    /// Creates a replay with these rules if the flow table is to list each flow's trains.
     pub(crate) fn listing(
         rules: &Rules,
         connections: &mut Connections,
@@ -173,7 +173,7 @@ impl FlowReplay {
         Self { replay, meter: FlowMeter::default() }
     }
 
-    /// Pushes a packet; `mark` gives its direction.
+    /// Pushes a packet. `mark` identifies its flow direction.
     pub(crate) fn push(
         &mut self,
         seen: &Seen<'_>,

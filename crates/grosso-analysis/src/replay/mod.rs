@@ -1,4 +1,4 @@
-//! Passes the packets of a capture to coalescers with the captured times as the clock.
+//! Passes the packets of a capture to coalescers. The captured timestamps serve as the clock.
 
 mod flow_trains;
 mod records;
@@ -30,12 +30,12 @@ use crate::{
     profile, units,
 };
 
-/// Receiver of deliveries, which also stores the packets until they are delivered.
+/// Receiver of deliveries, which also stores packets until they are delivered.
 pub(crate) trait Receiver: Sink<PortBuffer> {
     /// Stores a packet in a buffer.
     fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer;
 
-    /// Sets the time of the following deliveries.
+    /// Sets the time of subsequent deliveries.
     fn at(&mut self, _now_ns: u64) {}
 }
 
@@ -44,18 +44,18 @@ pub(crate) trait Receiver: Sink<PortBuffer> {
 pub(crate) enum Fate {
     /// The engine processed the packet.
     Engine(Verdict),
-    /// The packet bypasses the engine: the caller writes it unchanged, at the same position.
+    /// The packet bypasses the engine. The caller writes it unchanged, in the same place in the order.
     Aside(Aside),
 }
 
 /// Purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Deliveries are written, so segmenting a superframe must restore every packet.
+    /// Deliveries are written to a file, so segmenting a superframe must restore every packet.
     Writes,
-    /// Deliveries are counted as if they were written, but packets that the capture truncated may merge.
+    /// Deliveries are counted as if they were written, but packets truncated by the capture may merge.
     Counts,
-    /// Deliveries are only examined, so packets may merge even if a file could not restore them.
+    /// Deliveries are only examined, so packets may merge even if they could not be restored from a file.
     Looks,
 }
 
@@ -65,11 +65,11 @@ pub(crate) enum Purpose {
 pub(crate) enum Aside {
     /// The link type is not supported.
     LinkType,
-    /// The packet has options that a superframe cannot preserve.
+    /// The packet has options that would be lost in a superframe.
     Options,
     /// The packet is truncated, or its recorded length is wrong.
     Length,
-    /// The packet has no timestamp, or one that does not fit into nanoseconds.
+    /// The packet has no timestamp, or the timestamp cannot be expressed in nanoseconds.
     Time,
     /// Too many interfaces are in use at once.
     Interfaces,
@@ -90,7 +90,7 @@ impl Aside {
         }
     }
 
-    /// Returns the sentence shown to users.
+    /// Returns a sentence that explains the reason to users.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::LinkType => "The link type is not supported.",
@@ -107,23 +107,23 @@ impl Aside {
     }
 }
 
-/// Coalescers for the packets of a capture: one for each device and direction.
+/// Coalescers for the packets of a capture: one per device and direction.
 pub(crate) struct Replay {
     profile: Profile,
     batch: Batch,
     purpose: Purpose,
     seed: u64,
     lanes: Vec<Lane>,
-    /// Measurement of round-trip times; `None` unless the hold time depends on them.
+    /// Round-trip time measurement; `None` unless the hold time depends on it.
     round_trips: Option<RoundTrips>,
-    /// Number of packets in the poll so far.
+    /// Number of packets in the current poll so far.
     polled: u64,
     stamp: Option<u64>,
-    /// Counts of lanes that have ended.
+    /// Total counts of the lanes that have ended.
     stats: CoalesceStats,
     /// Number of packets that bypassed the engine, by reason.
     pub(crate) asides: [u64; Aside::ALL.len()],
-    /// Number of flows without a measured round-trip time, if the hold time depends on it.
+    /// Number of flows without a measured round-trip time, counted if the hold time depends on it.
     pub(crate) blind_flows: u64,
 }
 
@@ -134,12 +134,13 @@ struct Lane {
     /// UDP ports that identify tunnels.
     ports: Ports,
     coalescer: PortCoalescer,
-    /// Flags of the held packets, except those about offloads. A superframe can store only one word of flags.
+    /// Flags of the held packets, apart from those that concern offloads. A superframe can store only one word of
+    /// flags.
     flags: u32,
     last_ns: u64,
     /// Whether a poll is in progress.
     is_polling: bool,
-    /// Whether polls have no time limit, so that a train whose hold ends is flushed within the poll.
+    /// Whether polls have no time limit. A train whose hold time expires is then flushed within the poll.
     is_poll_long: bool,
 }
 
@@ -167,13 +168,13 @@ impl Replay {
         &self.profile
     }
 
-    /// Processes the next packet. All deliveries that the packet causes are made before this returns, so a packet that
-    /// bypasses the engine can be written at once without overtaking others.
+    /// Processes the next packet. Everything that becomes due is delivered before this returns, so a packet that
+    /// bypasses the engine can be written immediately without overtaking others.
     pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver) -> Fate {
         self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
     }
 
-    /// Processes the next packet from its stored properties; `keep` copies it into a buffer.
+    /// Processes the next packet, given its properties. `keep` copies it into a buffer.
     pub(crate) fn push_as(
         &mut self,
         packet: &Arrived<'_>,
@@ -201,12 +202,12 @@ impl Replay {
         self.polled = 0;
     }
 
-    /// Returns the total counts of all coalescers; complete after [`Self::finish`].
+    /// Returns the total counts over all coalescers. They are complete only after [`Self::finish`].
     pub(crate) fn stats(&self) -> &CoalesceStats {
         &self.stats
     }
 
-    /// Ends the poll before a packet if the batch rule ends polls by time.
+    /// Ends the poll before a packet, if the batch rule ends polls by time.
     fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         let before = self.stamp;
         let is_over = match self.batch {
@@ -225,7 +226,7 @@ impl Replay {
 
     fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         self.polled += 1;
-        // After a full budget without a gap, more packets were already waiting, so the poll was full.
+        // If the budget was used up without a gap, more packets were already waiting, so the poll was full.
         let (most, is_full) = match self.batch {
             Batch::Packets(most) => (most, false),
             Batch::Gap(_) => (POLL_PACKETS_MAX, true),
@@ -236,7 +237,7 @@ impl Replay {
         }
     }
 
-    /// Ends a poll. `is_full` means that more packets may already be waiting.
+    /// Ends a poll. `is_full` means that more packets may already have been waiting.
     fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {
@@ -284,13 +285,13 @@ impl Replay {
         }
     }
 
-    /// Returns the round-trip time of the packet's connection in nanoseconds, if this packet shows one.
+    /// Returns the round-trip time of the packet's connection in nanoseconds, if this packet reveals one.
     fn round_trip(&mut self, packet: &Arrived<'_>, link: LinkType) -> Option<u64> {
         let now_ns = packet.time.ok()?;
         self.round_trips.as_mut()?.observe(packet.data, link, &packet.ports, now_ns)
     }
 
-    /// Returns the index of the lane for a device and direction, or `None` if there are already `LANES_MAX`.
+    /// Returns the index of the lane for a device and direction, or `None` if there are already `LANES_MAX` lanes.
     fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
         let is_it = |lane: &Lane| lane.device == device && lane.direction == direction;
         match self.lanes.iter().position(is_it) {
@@ -316,8 +317,8 @@ impl Replay {
         }
     }
 
-    /// Changes the tunnel ports of a lane. Held packets are flushed first, so that packets of a flow stay in order even
-    /// if captures record different ports.
+    /// Changes the tunnel ports of a lane. Held packets are flushed first, so that the packets of a flow stay in order
+    /// even if captures record different ports.
     fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver) {
         let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
             return;
@@ -334,9 +335,9 @@ impl Replay {
 }
 
 impl Lane {
-    /// Flushes the trains whose hold has ended, each at its deadline. Within a poll, only trains that are held across
-    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). Therefore, a hold never
-    /// makes trains shorter.
+    /// Flushes the trains whose hold time has expired, each at its deadline. During a poll, only trains that are held
+    /// across polls are flushed, or none if the poll is processed as a whole (by flow or in order). A hold time
+    /// therefore never makes trains shorter.
     fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
@@ -354,8 +355,8 @@ impl Lane {
         sink.at(now_ns);
     }
 
-    /// Flushes the held packets if this packet could not be restored exactly after joining them: a superframe stores
-    /// one word of flags, and arrival times as forward steps of less than 4.3 seconds.
+    /// Flushes the held packets if joining them would make it impossible to restore this packet exactly. A superframe
+    /// stores one word of flags, and stores arrival times as forward steps of less than 4.3 seconds.
     fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver) {
         self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
@@ -371,7 +372,7 @@ impl Lane {
     }
 }
 
-/// Notes the number of flows without a measured round-trip time, if a hold depends on it.
+/// Notes how many flows have no measured round-trip time, if the hold time depends on it.
 pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
     if flows == 0 {
         return;
@@ -381,7 +382,7 @@ pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
     session.hint("if you know the round-trip time, pass --round-trip 200us");
 }
 
-/// Returns the profile that the user selected, with the options that override it.
+/// Returns the profile that the user selected, with the overriding options applied.
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let bounds = &rules.bounds;
@@ -400,7 +401,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     }
     if let Some(flows) = bounds.flows {
         limits.flows = flows;
-        // The table has twice as many slots as flows, so that buckets of eight rarely overflow.
+        // The table has twice as many slots as flows, so that its buckets of eight rarely overflow.
         profile.table.buckets = (flows / 4).max(1);
     }
     if let Some(tunnels) = bounds.tunnels {
@@ -444,11 +445,11 @@ fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
 
 /// Direction bits of `epb_flags`.
 const DIRECTION: u32 = 0b11;
-/// Maximum number of packets in a poll that ends at a gap: the budget of NAPI.
+/// Maximum number of packets in a poll that ends at a gap: the NAPI budget.
 const POLL_PACKETS_MAX: u64 = 64;
-/// Maximum number of lanes at once; each has its own tables.
+/// Maximum number of lanes at once. Each has its own tables.
 const LANES_MAX: usize = 16;
-/// Maximum number of packets held by one lane: 50 MB with 1500 bytes each.
+/// Maximum number of packets held by one lane: 50 MB if each is 1500 bytes long.
 const PARTS_MAX: usize = 32768;
-/// Maximum number of packets in a superframe: their times must fit into one option of 65,535 bytes.
+/// Maximum number of packets in a superframe. Their timestamps must fit into one option of 65,535 bytes.
 const ARRIVALS_MAX: u16 = 16_374;

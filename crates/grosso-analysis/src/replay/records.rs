@@ -1,15 +1,15 @@
-//! Stores metadata of the packets that are in a coalescer.
+//! Stores metadata for the packets held by a coalescer.
 
 use grosso_io::PortBuffer;
 
-/// Capture metadata of the packets in a coalescer, limited to what merging does not need.
+/// Capture metadata that merging does not need, for the packets in a coalescer.
 ///
-/// The index of a record is stored in front of its packet, in the packet's buffer. Buffers are reused with their index,
-/// so no memory is allocated once there are enough buffers.
+/// Each packet's buffer begins with the index of its record. Buffers are reused along with their index, so no memory is
+/// allocated once there are enough of them.
 #[derive(Debug)]
 pub(crate) struct Records<R> {
     records: Vec<R>,
-    /// Buffers of delivered packets, each with its index.
+    /// Buffers of packets that have been delivered, each with its index.
     free: Vec<Vec<u8>>,
 }
 
@@ -20,8 +20,8 @@ impl<R> Default for Records<R> {
 }
 
 impl<R: Default> Records<R> {
-    /// Copies a packet into a buffer. Returns the buffer and its record, which may still hold the contents of an
-    /// earlier packet.
+    /// Copies a packet into a buffer. Returns the buffer and its record, which may still contain the data of an earlier
+    /// packet.
     pub(crate) fn add(&mut self, packet: &[u8]) -> (PortBuffer, &mut R) {
         let mut memory = self.free.pop().unwrap_or_else(|| {
             self.records.push(R::default());
@@ -51,13 +51,13 @@ impl<R: Default> Records<R> {
         &mut self.records[place(buffer)]
     }
 
-    /// Returns the buffer of a delivered packet to the pool. Its record is then free for another packet.
+    /// Returns the buffer of a delivered packet to the pool. Its record can then be used for another packet.
     pub(crate) fn give_back(&mut self, buffer: PortBuffer) {
         self.free.extend(buffer.into_own());
     }
 }
 
-/// Returns the index that is stored in front of a packet, or `usize::MAX` if the buffer is too small for an index.
+/// Returns the index stored in front of a packet, or `usize::MAX` if the buffer is too small to contain one.
 fn place(buffer: &PortBuffer) -> usize {
     buffer.before().first_chunk().map_or(usize::MAX, |place| usize::from_ne_bytes(*place))
 }

@@ -1,4 +1,4 @@
-//! Rules of a replay: profile, rule for ending polls, hold time, resequencing and limits.
+//! Rules for a replay: profile, end of polls, hold time, resequencing and limits.
 
 use core::fmt;
 
@@ -15,27 +15,27 @@ use crate::{
 /// Rules for merging and for flushing trains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Profile: a built-in name, or a file.
+    /// Name of a built-in profile, or path of a profile file.
     pub profile: String,
-    /// Rule that ends a poll.
+    /// Condition that ends a poll.
     pub batch: Batch,
-    /// Hold time of trains across polls; `None` uses the profile's setting.
+    /// Maximum time for which trains are held across polls; `None` to use the profile's setting.
     pub hold: Option<HoldTime>,
-    /// TCP resequencing; `None` uses the profile's setting.
+    /// TCP resequencing; `None` to use the profile's setting.
     pub reorder: Option<Repair>,
     /// Limits that override the profile's limits.
     pub bounds: Bounds,
 }
 
 impl Rules {
-    /// Default profile, in the syntax of the command line.
+    /// Default profile, in command-line syntax.
     pub const PROFILE: &str = "linux";
-    /// Default rule that ends a poll, in the syntax of the command line.
+    /// Default rule for ending a poll, in command-line syntax.
     pub const BATCH: &str = "64";
 }
 
 impl Default for Rules {
-    /// Creates the rules of the default profile, with polls of 64 packets.
+    /// Returns the rules of the default profile, with polls of 64 packets.
     fn default() -> Self {
         let (batch, bounds) = (Batch::Packets(64), Bounds::default());
         Self { profile: Self::PROFILE.into(), batch, hold: None, reorder: None, bounds }
@@ -45,17 +45,17 @@ impl Default for Rules {
 /// Limits that override a profile's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Exclusive upper limit of a superframe's length in bytes, counted from the IP header.
+    /// Exclusive upper limit on a superframe's length in bytes, counted from the IP header.
     pub max_size: Option<u32>,
     /// Maximum number of packets in a superframe.
     pub max_segs: Option<u16>,
     /// Maximum number of trains held at once.
     pub flows: Option<usize>,
-    /// Maximum number of tunnel layers around merged packets.
+    /// Maximum number of tunnels around merged packets.
     pub tunnels: Option<u8>,
     /// Whether only TCP is merged.
     pub no_udp: bool,
-    /// Round-trip time in nanoseconds for connections without a measured one.
+    /// Round-trip time in nanoseconds for connections for which none was measured.
     pub round_trip: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Bounds {
     }
 }
 
-/// Hold time of trains across polls.
+/// Maximum time for which trains are held across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldTime {
     hold: Hold,
@@ -89,15 +89,15 @@ impl HoldTime {
         Self { hold: Hold::Fixed, most_ns }
     }
 
-    /// Returns the hold time of a profile.
+    /// Returns the hold time that a profile specifies.
     pub fn of(profile: &Profile) -> Self {
         Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
     }
 
-    /// Parses a time, or `auto`, optionally followed by `:` and the maximum time.
+    /// Parses a time or `auto`, optionally followed by `:` and a maximum time.
     ///
     /// # Errors
-    /// Fails if the text does not have this form.
+    /// Fails if the string does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(most) = text.strip_prefix("auto") else {
             let why = |why| format!("{why}, or auto, or auto:100us");
@@ -111,7 +111,7 @@ impl HoldTime {
         Ok(Self { hold: Hold::Controlled, most_ns })
     }
 
-    /// Sets the hold time of a profile.
+    /// Applies the hold time to a profile.
     pub fn apply(self, profile: &mut Profile) {
         profile.hold = self.hold;
         profile.limits.hold_ns = self.most_ns;
@@ -133,25 +133,25 @@ impl fmt::Display for HoldTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     level: Level,
-    /// Maximum wait for a hole to be filled, in nanoseconds; `None` uses the profile's setting.
+    /// Maximum wait for a hole to be filled, in nanoseconds; `None` to use the profile's setting.
     hole_ns: Option<u64>,
 }
 
 impl Repair {
-    /// Resequencing within a poll: no packet waits for the next poll.
+    /// Resequencing within a poll. No packet waits for the next poll.
     pub const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
 
-    /// Returns the resequencing of a profile.
+    /// Returns the resequencing that a profile specifies.
     pub fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
         let is_fixed = level == Level::Holes && hole_ns_max == hole_ns_min;
         Self { level, hole_ns: is_fixed.then_some(hole_ns_max) }
     }
 
-    /// Parses `off`, `batch` or `holes`; `holes` may be followed by `:` and a time.
+    /// Parses `off`, `batch` or `holes`. A colon and a time may follow `holes`.
     ///
     /// # Errors
-    /// Fails if the text does not have this form.
+    /// Fails if the string does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let level = match text {
             "off" => Some(Level::Off),
@@ -168,7 +168,7 @@ impl Repair {
         Ok(Self { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
     }
 
-    /// Sets the resequencing of a profile.
+    /// Applies the resequencing to a profile.
     pub fn apply(self, profile: &mut Profile) {
         profile.reorder.level = self.level;
         if let Some(hole_ns) = self.hole_ns {
@@ -200,8 +200,8 @@ pub enum Batch {
     Packets(u64),
     /// The poll ends before a packet with a different timestamp.
     Stamp,
-    /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, or when the
-    /// poll reaches its packet budget.
+    /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, and also when
+    /// the packet budget is used up.
     Gap(u64),
 }
 
@@ -209,7 +209,7 @@ impl Batch {
     /// Parses a number of packets, a gap, or `stamp`.
     ///
     /// # Errors
-    /// Fails if the text does not have this form.
+    /// Fails if the string does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "stamp" {
             return Ok(Self::Stamp);
@@ -239,7 +239,7 @@ impl fmt::Display for Batch {
     }
 }
 
-/// Maximum wait for a missing segment in nanoseconds. By then the sender has retransmitted it.
+/// Maximum time to wait for a missing segment, in nanoseconds. By then, the sender has retransmitted it.
 const HOLE_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -278,7 +278,7 @@ mod tests {
         for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
             assert!(Repair::parse(wrong).is_err(), "{wrong}");
         }
-        // `holes` without a time keeps the profile's hole time, which may be a range.
+        // Without a time, `holes` keeps the profile's hole time, which may be a range.
         let mut profile = Profile::linux();
         profile.reorder = Reorder::adaptive(1_000, 90_000);
         Repair::parse("holes").unwrap().apply(&mut profile);

@@ -1,4 +1,4 @@
-//! Prepares a packet of a capture for replays.
+//! Prepares a captured packet for replays.
 
 use std::borrow::Cow;
 
@@ -19,13 +19,13 @@ use crate::{
 /// A packet and its capture metadata, computed once for any number of replays.
 pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
-    /// Bytes of the packet. Bytes that the capture truncated are zeros: merging reads only headers.
+    /// Bytes of the packet. Bytes that were not captured are zero, because merging reads only the headers.
     pub(crate) data: Cow<'a, [u8]>,
     /// Link type used to parse the packet.
     pub(crate) link: Option<LinkType>,
     /// UDP ports that identify tunnels in the packet.
     pub(crate) ports: Ports,
-    /// Tunnels around the packet on non-standard ports. The ports must be recorded when the packet is written.
+    /// Tunnels around the packet that use non-standard ports. These ports must be recorded when the packet is written.
     pub(crate) tunnels: Vec<TunnelPort>,
     pub(crate) said: RecordedOptions,
     /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
@@ -56,7 +56,7 @@ impl<'a> Seen<'a> {
         Self { tunnels, ..Self::judged(packet, &sight, judgment, purpose, judge) }
     }
 
-    /// Returns a parsed and classified packet, without its tunnels.
+    /// Returns a parsed and classified packet, without looking for its tunnels.
     pub(crate) fn judged(
         packet: &'a Packet<'a>,
         sight: &Sight<'_>,
@@ -68,7 +68,7 @@ impl<'a> Seen<'a> {
         let mut seen = Self::unparsed(packet, described, ports, purpose);
         (seen.link, seen.judgment) = (Some(link), Some(judgment));
         if packet.is_cut() {
-            // A superframe has one captured length, so it cannot restore the captured bytes of each packet.
+            // A superframe has a single captured length, so it cannot restore how much of each packet was captured.
             let stays_apart = purpose == Purpose::Writes;
             if stays_apart || sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
                 seen.time = seen.time.and(Err(Aside::Length));
@@ -106,7 +106,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Returns the properties that a replay needs.
+    /// Returns the properties needed by a replay.
     pub(crate) fn arrived(&self) -> Arrived<'_> {
         Arrived {
             data: &self.data,
@@ -121,7 +121,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Properties of a packet that a replay needs.
+/// Properties of a packet that are needed by a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived<'a> {
     /// Bytes of the packet.
@@ -131,7 +131,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) timestamp_ns: Option<u64>,
     /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
     pub(crate) time: Result<u64, Aside>,
-    /// Flags that a superframe keeps.
+    /// Flags that are kept in a superframe.
     pub(crate) flags: u32,
     pub(crate) link: Option<LinkType>,
     /// UDP ports that identify tunnels in the packet.
@@ -145,9 +145,9 @@ pub(crate) struct Arrived<'a> {
 pub(crate) struct RecordedOptions {
     pub(crate) flags: Option<u32>,
     pub(crate) offload: Option<Offload>,
-    /// Whether the packet has Grosso's custom option, and not only flags.
+    /// Whether the packet has Grosso's custom option in addition to flags.
     pub(crate) has_option: bool,
-    /// Whether the packet has options that a superframe cannot preserve.
+    /// Whether the packet has options that would be lost in a superframe.
     has_others: bool,
 }
 
@@ -174,14 +174,14 @@ impl RecordedOptions {
         said
     }
 
-    /// Returns the flags that a superframe keeps. A partial checksum is recorded elsewhere; a verified one is not
+    /// Returns the flags that are kept in a superframe. A partial checksum is recorded elsewhere; a verified one is not
     /// recorded.
     pub(super) fn kept_flags(&self) -> u32 {
         self.flags.unwrap_or(0) & !flag::OFFLOADS
     }
 }
 
-/// Returns the arrival time of the packet in nanoseconds, or the reason why the packet bypasses the engine.
+/// Returns the packet's arrival time in nanoseconds, or the reason why the packet bypasses the engine.
 fn time(packet: &Packet<'_>, said: &RecordedOptions, purpose: Purpose) -> Result<u64, Aside> {
     if said.has_others && purpose != Purpose::Looks {
         return Err(Aside::Options);
@@ -193,7 +193,7 @@ fn time(packet: &Packet<'_>, said: &RecordedOptions, purpose: Purpose) -> Result
     time.ok_or(Aside::Time)
 }
 
-/// Returns whether the timestamp in the file can be restored from `time_ns`.
+/// Returns whether the timestamp in the file can be restored exactly from `time_ns`.
 fn is_exact(interface: &Interface, time_ns: u64) -> bool {
     let unit = interface.resolution.to_byte();
     let is_coarse = if unit & 0x80 == 0 { unit <= 9 } else { unit & 0x7f <= 28 };
@@ -206,10 +206,10 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
-/// Returns the checksum state for the engine. A valid state is not passed on: verification is cheap, and if the capture
-/// were wrong, segmentation would write a checksum other than the original one. A partial checksum is recognized from
-/// the packet if the capture does not record it. The checksum of a truncated packet cannot be verified, and counts as
-/// verified by a device.
+/// Returns the checksum state for the engine. A recorded "valid" state is not passed on: verification is cheap, and if
+/// the capture were wrong, segmentation would not restore the original checksum. A partial checksum is recognized from
+/// the packet if the capture does not record it. The checksum of a truncated packet cannot be verified, so it is
+/// treated as verified by a device.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let Sight { packet, said, stack, .. } = sight;
     match said.known(stack).checksum {
@@ -223,7 +223,7 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     }
 }
 
-/// Returns the engine's metadata for a complete packet that has no capture metadata.
+/// Returns the engine's metadata for a complete packet without capture metadata.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();
@@ -233,8 +233,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum, ..Meta::default() }
 }
 
-/// Adds the other offload metadata for the engine. The segment size is omitted if it was not recorded, or if the
-/// superframe is not segmented after its innermost header.
+/// Adds the remaining offload metadata for the engine. The segment size is omitted if it was not recorded, or if the
+/// superframe is not to be segmented after its innermost header.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
     let gso = match judgment.nature {
@@ -247,5 +247,6 @@ fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Port
     Meta { gso, vlan: recorded.vlan, hash: recorded.hash, ..meta }
 }
 
-/// Maximum original length in bytes of a packet whose missing bytes are replaced by zeros: more than any superframe.
+/// Maximum original length, in bytes, of a packet whose missing bytes are replaced by zeros. No superframe is this
+/// long.
 const CUT_BYTES_MAX: u32 = 1 << 20;

@@ -16,7 +16,7 @@ use crate::{
     units,
 };
 
-/// The report of `coalesce`.
+/// Report of `coalesce`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct CoalesceReport {
@@ -26,64 +26,65 @@ pub struct CoalesceReport {
     pub superframes: u64,
     /// Number of packets in the superframes.
     pub superframe_packets: u64,
-    /// Number of written frames by their number of wire packets.
+    /// Number of frames written, by the number of wire packets in each.
     pub trains: Vec<Bucket>,
-    /// Packets that cannot be part of a train, by reason.
+    /// Packets that cannot be part of any train, by reason.
     pub passed: Counts,
-    /// Packets that did not merge with the train of their flow, by reason.
+    /// Packets that did not merge into their flow's train, by reason.
     pub not_merged: Counts,
-    /// Delivered trains, by reason.
+    /// Trains delivered, by reason.
     pub closed: Counts,
-    /// Packets that waited for reordering and were released, by reason.
+    /// Packets that were held back for resequencing and then released, by reason.
     pub waited: Counts,
-    /// Acknowledgments that were dropped, because a later one carries all their information.
+    /// Acknowledgments that were dropped because a later one carries all of their information.
     pub filtered: u64,
-    /// Acknowledgments that waited to be filtered and were kept, by reason.
+    /// Acknowledgments that waited in the filter and were then kept, by reason.
     pub kept: Counts,
-    /// Counters of the implementation that the profile models, with that implementation's names; `None` if it has no
+    /// Counters of the implementation that the profile models, under that implementation's names; `None` if it has no
     /// counters.
     pub original: Option<Counts>,
-    /// The largest flow directions, if requested.
+    /// Table of the highest-ranked flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     pub elapsed_s: f64,
 }
 
-/// Frames with at most `le` wire packets, and with more packets than the previous bucket allows.
+/// Number of frames with at most `le` wire packets, but more than the previous bucket allows.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Bucket {
-    /// Upper bound of the bucket; `None` for the last bucket, which has no bound.
+    /// Upper bound of the bucket; `None` for the last bucket, which is unbounded.
     pub le: Option<u32>,
     pub frames: u64,
 }
 
-/// Returns the buckets of the engine's histogram.
+/// Converts the engine's histogram to buckets.
 pub fn buckets(frames: &[u64]) -> Vec<Bucket> {
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
 }
 
-/// Returns the counters of the implementation that a profile models, with that implementation's names.
+/// Returns the counters of the implementation that a profile models, under that implementation's names.
 pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
-        // Windows requires other counters from drivers: bytes, and the reasons why a unit ended.
+        // Windows requires different counters from drivers: bytes, and the reasons why units ended.
         "ndis-rsc" => None,
-        // If batches are sorted, a refused packet counts as one queued and one flushed packet.
+        // If batches are sorted, a refused packet is counted as one queued and one flushed packet.
         "freebsd" => {
             Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
         }
-        // In 2011, refused packets were not counted.
+        // Refused packets were not counted in 2011.
         "freebsd-2011" => {
             let lro = stats.lro();
             Some([("lro_queued", lro.aggregated), ("lro_flushed", lro.flushed)].into())
         }
-        // The counters follow Linux's driver, which does not count unmerged packets.
+        // These counters are those of Linux's driver, which does not count unmerged packets.
         "rsc-82599" => {
             let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);
             Some([aggregated, ("hw_rsc_flushed", stats.superframes)].into())
         }
-        // The counters follow inet_lro, as the Myri-10G driver reports them; also for derived profiles (rule L4).
+        // These counters are those of inet_lro as reported by the Myri-10G driver. They also apply to derived profiles
+        // (rule L4).
         _ if profile.rules.acknowledgment == Vary::Latest => {
             let lro = stats.lro();
             let taken = [("aggregated", lro.aggregated), ("flushed", lro.flushed)];
@@ -151,7 +152,7 @@ impl CoalesceReport {
             };
             above = le.unwrap_or(above);
             if *frames > 0 {
-                // The bar of a non-zero count has at least one mark.
+                // If the count is not zero, the bar has at least one mark.
                 let marks = (frames * BAR_COLUMNS).div_ceil(most) as usize;
                 let bar = style.good(&"#".repeat(marks));
                 text.push_str(&format!("  {range:>15}  {frames:>12}  {bar}\n"));

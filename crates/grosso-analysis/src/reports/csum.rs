@@ -12,31 +12,31 @@ use crate::{
     units,
 };
 
-/// The report of `csum verify`.
+/// Report of `csum verify`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct VerifyReport {
     pub input: InputFacts,
-    /// Packets by the verdict on their worst checksum.
+    /// Packets by the worst verdict on any of their checksums.
     pub checksums: Verdicts,
     /// Checksums by verdict, including those of tunnels and IP headers.
     pub levels: Verdicts,
     /// Checksums that are not valid, up to a limit.
     pub rows: Vec<Row>,
     pub rows_omitted: u64,
-    /// Captured and original length of the first truncated packet.
+    /// Captured and original lengths of the first truncated packet.
     pub first_cut: Option<(u64, u64)>,
 }
 
-/// One checksum that is not valid.
+/// Checksum that is not valid.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Row {
     pub packet: u64,
     pub proto: String,
-    /// `inner`, `outer`, or `header` for the checksum of an IPv4 header; empty if the packet has only one checksum.
+    /// `inner` or `outer`, or `header` for an IPv4 header checksum; empty if the packet has only one checksum.
     pub level: &'static str,
-    /// Value in the packet: 16 bits, or 32 bits for SCTP's CRC32c.
+    /// Value in the packet: 16 bits, or 32 bits for the CRC32c of SCTP.
     pub found: u32,
     pub expected: Option<u32>,
     pub verdict: Verdict,
@@ -80,7 +80,7 @@ impl Report for VerifyReport {
     }
 }
 
-/// Remedies for partial checksums, in a capture and at a receiver.
+/// Remedies for partial checksums, both in a capture and at a receiver.
 const PARTIAL: &str = "Partial: the sender's device completes these checksums. To complete them in the\n\
                        capture, run grosso wire. If such packets reach a receiver, run this\n\
                        on the sender: ethtool -K DEV tx off\n";
@@ -112,13 +112,13 @@ impl Row {
     }
 }
 
-/// The report of `csum fix`.
+/// Report of `csum fix`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FixReport {
     pub input: InputFacts,
     pub output: OutputFacts,
-    /// Packets by the verdict on their worst checksum before the correction.
+    /// Packets by the worst verdict on any of their checksums, before the correction.
     pub checksums: Verdicts,
     /// Packets that were changed.
     pub packets_fixed: u64,

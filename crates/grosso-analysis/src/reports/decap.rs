@@ -14,46 +14,48 @@ use crate::{
     units,
 };
 
-/// The report of `decap`.
+/// Report of `decap`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct DecapReport {
     pub input: InputFacts,
     pub output: OutputFacts,
     pub recursive: bool,
-    /// Frames that were first segmented into datagrams, because they were guessed to be superframes around tunnels.
+    /// Frames that were guessed to be superframes made of tunnel packets, and were split into those packets before
+    /// decapsulation.
     pub guessed: u64,
-    /// Frames that were first segmented into datagrams although other evidence contradicted the segmentation.
+    /// Frames that were split into tunnel packets before decapsulation, even though some evidence contradicted this.
     pub contradictions: u64,
     #[serde(flatten)]
     pub tally: DecapTally,
-    /// Fragments by the number of tunnels from which they were extracted.
+    /// Fragments by tunnel depth: the number of tunnels from which they were extracted.
     pub joined: Vec<Depth>,
     #[serde(skip)]
     pub lists_all: bool,
     pub elapsed_s: f64,
 }
 
-/// Counts of packets by their fate.
+/// Packet counts by outcome.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct DecapTally {
-    /// Number of output packets that were extracted from at least one tunnel.
+    /// Number of output packets extracted from at least one tunnel.
     pub decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
     #[schemars(with = "Vec<TunnelCount>")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
-    /// Packets whose tunnel header signaled congestion, or contradicted the packet (RFC 6040).
+    /// Packets whose tunnel header signaled congestion, or had an ECN field that contradicts the inner packet's (RFC
+    /// 6040).
     congestion: Counts,
-    /// Inner headers that are missing from the output because the link type of the capture cannot represent them, by
-    /// name: Ethernet addresses, VLAN tags and labels.
+    /// Inner headers missing from the output because the capture's link type cannot represent them, by name: Ethernet
+    /// addresses, VLAN tags and labels.
     left_out: Counts,
     /// Packets that were not in a tunnel.
     pub plain: u64,
-    /// Packets that remained in a tunnel, by reason.
+    /// Packets that remain in a tunnel, by reason.
     pub refused: Alone,
 }
 
-/// Fragments at one depth.
+/// Fragments at one tunnel depth.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Depth {
@@ -84,7 +86,7 @@ fn serialize_tunnels<S: serde::Serializer>(
 }
 
 impl DecapTally {
-    /// Counts a packet that was extracted from a tunnel; the outermost tunnel has depth 1.
+    /// Counts a packet extracted from a tunnel at `depth`; the outermost tunnel has depth 1.
     pub fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
         *self.tunnels.entry((depth, tunnel)).or_default() += 1;
         let name = match congestion {
@@ -134,7 +136,7 @@ impl DecapReport {
     /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.decap/1");
 
-    /// Returns whether all packets were extracted and reassembled, without a guess or a contradiction.
+    /// Returns whether all packets were extracted and reassembled, with no guess or contradiction.
     pub fn is_certain(&self) -> bool {
         self.tally.refused.is_empty()
             && !self.joined.iter().any(|depth| depth.found.is_incomplete())

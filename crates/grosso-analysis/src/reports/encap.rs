@@ -10,7 +10,7 @@ use crate::{
     style::Style,
 };
 
-/// The report of `encap`.
+/// Report of `encap`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct EncapReport {
@@ -19,16 +19,16 @@ pub struct EncapReport {
     /// Short description of the tunnel.
     #[serde(skip)]
     pub tunnel: String,
-    /// Complete description of the tunnel, as arguments of `ip link`.
+    /// Complete description of the tunnel, in the form of arguments to `ip link`.
     #[serde(rename = "tunnel")]
     pub words: String,
-    /// Maximum number of bytes that the tunnel adds to a packet: name and length of each part, outermost first.
+    /// Maximum number of bytes that the tunnel adds to a packet, as the name and length of each part, outermost first.
     pub overhead: Vec<(&'static str, usize)>,
-    /// Number of output packets in the tunnel.
+    /// Number of output packets that are in the tunnel.
     pub encapsulated: u64,
     /// Superframes among the encapsulated packets.
     pub superframes: u64,
-    /// Encapsulated packets with a checksum that the receiver completes.
+    /// Encapsulated packets with a checksum that is left for the receiver to complete.
     pub remote_checksums: u64,
     /// Superframes whose configured segment size contradicts other evidence.
     pub contradictions: u64,

@@ -1,4 +1,4 @@
-//! The report of `explain`: the fate of one packet.
+//! The report of `explain`: what happened to one packet.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,23 +12,23 @@ use crate::{
     units,
 };
 
-/// The report of `explain`: the fate of one packet.
+/// Report of `explain`: what happened to one packet.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExplainReport {
     pub path: Name,
     pub profile: String,
     pub packet: PacketFacts,
-    /// Train that was held for the packet's flow when the packet arrived.
+    /// Train that was being held for the packet's flow when the packet arrived.
     pub lookup: Option<Held>,
     pub decision: Decision,
-    /// Trains whose delivery the packet caused on arrival.
+    /// Trains that were delivered because the packet arrived.
     pub flushed: Vec<Train>,
     /// Train that contained the packet when it was delivered.
     pub left: Option<Train>,
     /// Reason why the train in `left` was delivered.
     pub ended: Option<Ended>,
-    /// Number of packets read, if Ctrl-C arrived before the packet was delivered.
+    /// Part of the input that was read, if Ctrl-C was pressed before the packet was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
@@ -43,11 +43,11 @@ pub struct PacketFacts {
     pub bytes: u64,
     pub endpoints: Option<String>,
     pub protocol: String,
-    /// TCP sequence numbers of the first byte, and of the byte after the last.
+    /// TCP sequence numbers of the first byte and of the byte after the last one.
     pub sequence: Option<(u32, u32)>,
-    /// Headers, outermost first, with the TCP options.
+    /// Headers with the TCP options, outermost first.
     pub headers: String,
-    /// Verdict on the worst checksum of the packet.
+    /// Worst verdict on any checksum in the packet.
     pub checksum: Option<&'static str>,
     /// Classification of the frame; `None` if it is not parsed.
     pub judgment: Option<JudgmentFacts>,
@@ -57,19 +57,19 @@ pub struct PacketFacts {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct JudgmentFacts {
-    /// `packet`, `superframe`, or the name of the reason why the frame is neither.
+    /// `packet`, `superframe`, or the reason name if the frame is neither.
     pub nature: &'static str,
     /// Segment size in bytes.
     pub size: Option<u16>,
     pub by: Option<Evidence>,
-    /// Whether the evidence also allows another answer.
+    /// Whether the evidence also allows a different answer.
     pub guess: bool,
     /// Evidence that contradicts the classification.
     pub against: Option<Evidence>,
 }
 
 impl JudgmentFacts {
-    /// Converts a judgment.
+    /// Converts a judgment for the report.
     pub fn of(judgment: &Judgment) -> Self {
         let (nature, size) = match judgment.nature {
             Nature::Packet => ("packet", None),
@@ -95,7 +95,7 @@ impl JudgmentFacts {
     }
 }
 
-/// A train that was held.
+/// Train that is being held.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Held {
@@ -106,7 +106,7 @@ pub struct Held {
     pub gso_size: Option<u64>,
 }
 
-/// The decision, and the rule on which it is based.
+/// Decision, and the rule behind it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Decision {
@@ -115,24 +115,24 @@ pub struct Decision {
     pub reason: Option<&'static str>,
     /// Values that led to the decision, for example `TSval 77 -> 78`.
     pub detail: Option<String>,
-    /// Law that the packet violated.
+    /// Law violated by the packet.
     pub law: Option<BrokenLaw>,
     /// Limit that the packet would have exceeded.
     pub limit: Option<Limit>,
-    /// Setting or change that would have let the packet merge.
+    /// Setting, or change to the packet, that would have let it merge.
     pub remedy: Option<String>,
-    /// The rule as a sentence.
+    /// Sentence that explains the rule.
     pub sentence: Option<String>,
 }
 
-/// A law of the engine's table, and two values that violate it.
+/// Law in the engine's table, with two values that violate it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct BrokenLaw {
     /// Name of the header that contains the field.
     pub header: String,
     pub field: String,
-    /// Law for the field: how it may change from packet to packet in a train.
+    /// Law for the field: how it may change from one packet of a train to the next.
     pub law: &'static str,
     /// Value in the last packet of the train.
     pub held: String,
@@ -140,11 +140,11 @@ pub struct BrokenLaw {
     pub came: String,
 }
 
-/// A limit that was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Limit {
-    /// Name of the limit, as in a profile file if a file can set it.
+    /// Name of the limit. If a profile file can set the limit, this is the name used there.
     pub name: &'static str,
     pub most: u64,
     pub would_be: Option<u64>,
@@ -160,7 +160,7 @@ pub struct Ended {
     pub by: Option<u64>,
 }
 
-/// A delivered train.
+/// Delivered train.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Train {
@@ -191,7 +191,7 @@ impl Report for ExplainReport {
             Some(verdict) => format!("{headers:<34} csum {verdict}"),
             None => headers.clone(),
         };
-        // Pad the line to align the verdicts if it is short enough.
+        // If the line is short enough, pad it to align the verdicts.
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),

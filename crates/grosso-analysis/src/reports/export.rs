@@ -14,7 +14,7 @@ use crate::{
     units,
 };
 
-/// The report of `export`.
+/// Report of `export`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExportReport {
@@ -27,17 +27,17 @@ pub struct ExportReport {
     pub elapsed_s: f64,
 }
 
-/// A table that was written.
+/// Table that was written.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExportedTable<C> {
-    /// File of the table; in merged reports, the files of all shards.
+    /// File that holds the table; in merged reports, the files of all shards.
     #[schemars(with = "Vec<FileWritten>")]
     pub files: [FileWritten; 1],
     pub counts: C,
 }
 
-/// The file of a table.
+/// File that holds a table.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FileWritten {
@@ -45,37 +45,37 @@ pub struct FileWritten {
     pub bytes: u64,
 }
 
-/// Counts over the rows of the packet table.
+/// Counts for the packet table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct PacketCounts {
     pub rows: u64,
-    /// Total length of the packets on their links, in bytes.
+    /// Total length of the packets on the link, in bytes.
     pub bytes: u64,
     pub span: Span,
-    /// Rows that were segmented from superframes.
+    /// Rows for packets segmented from superframes.
     pub segments: u64,
-    /// Rows of frames that were classified by a guess.
+    /// Rows for frames classified by a guess.
     pub guessed: u64,
-    /// Rows by the verdict on the checksums of their frames.
+    /// Rows by the verdict on their frame's checksums.
     pub checksums: Counts,
     /// Rows by the evidence that decided the classification.
     pub evidence: Counts,
-    /// Rows of frames that could not be split into wire packets, by reason.
+    /// Rows for frames that could not be split into wire packets, by reason.
     pub left: Counts,
 }
 
-/// Counts over the rows of the train table.
+/// Counts for the train table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct TrainCounts {
     pub rows: u64,
-    /// Bytes of the delivered frames.
+    /// Total length of the delivered frames, in bytes.
     pub bytes: u64,
     pub span: Span,
     /// Wire packets.
     pub packets: u64,
-    /// Rows for trains of several packets.
+    /// Rows for trains with several packets.
     pub joined: u64,
     /// Number of rows by the number of packets in the train.
     pub sizes: BTreeMap<u32, u64>,
@@ -85,20 +85,20 @@ pub struct TrainCounts {
     pub why: Counts,
 }
 
-/// Counts over the rows of the flow table.
+/// Counts for the flow table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FlowCounts {
     pub rows: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Wire packets with data.
+    /// Wire packets with a payload.
     pub packets: u64,
-    /// Rows by the most important cause that slows the direction.
+    /// Rows by the most important cause that slows down the direction.
     pub causes: Counts,
 }
 
-/// Earliest and latest time of the rows.
+/// Earliest and latest timestamps in the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Span {
     first_ns: Option<u64>,
@@ -106,7 +106,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Extends the span to include a time.
+    /// Extends the span to include a timestamp.
     pub fn take(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
         self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));

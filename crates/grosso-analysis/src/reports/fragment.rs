@@ -10,7 +10,7 @@ use crate::{
     units,
 };
 
-/// The report of `fragment`.
+/// Report of `fragment`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FragmentReport {
@@ -19,13 +19,13 @@ pub struct FragmentReport {
     pub mtu: u16,
     /// Packets that were fragmented.
     pub cut: u64,
-    /// Fragments into which the packets were split.
+    /// Fragments produced.
     pub fragments: u64,
     /// Packets longer than the MTU that were classified by a guess.
     pub guessed: u64,
     /// Packets longer than the MTU with contradicting evidence.
     pub contradictions: u64,
-    /// Packets that were left longer than the MTU, by reason.
+    /// Packets that are still longer than the MTU, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
 }

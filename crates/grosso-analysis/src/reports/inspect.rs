@@ -14,7 +14,7 @@ use crate::{
     units,
 };
 
-/// The report of `inspect`.
+/// Report of `inspect`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct InspectReport {
@@ -23,7 +23,7 @@ pub struct InspectReport {
     pub checksums: Verdicts,
     pub fragments: Fragments,
     pub tunnels: Vec<TunnelPackets>,
-    /// Causes that slow TCP, by direction.
+    /// Causes that slow down TCP, by direction.
     pub slowdown: Slowdowns,
     pub verdict: Vantage,
     #[serde(skip)]
@@ -33,11 +33,11 @@ pub struct InspectReport {
 /// Traffic on the link, including bytes that were not captured.
 #[derive(Debug, Default)]
 pub struct OnLink {
-    /// Bytes of all packets.
+    /// Total length of all packets in bytes.
     pub bytes: u64,
-    /// Packets longer than [`MTU_OF_REPLAY`], superframes or not.
+    /// Packets longer than [`MTU_OF_REPLAY`], whether superframes or not.
     pub too_long: u64,
-    /// Bytes of the packets that are too long.
+    /// Total length in bytes of the packets that are too long.
     pub too_long_bytes: u64,
 }
 
@@ -60,18 +60,18 @@ pub const MTU_OF_REPLAY: u64 = 1500;
 pub struct InspectInput {
     #[serde(flatten)]
     pub facts: InputFacts,
-    /// Link types, as named in the tcpdump.org registry.
+    /// Link types, with their names in the tcpdump.org registry.
     pub linktype: String,
     pub snaplen: u32,
-    /// Earliest time of a packet.
+    /// Timestamp of the earliest packet.
     pub first_ts_ns: Option<u64>,
-    /// Latest time of a packet.
+    /// Timestamp of the latest packet.
     pub last_ts_ns: Option<u64>,
-    /// Position at which the file is damaged or ends too early, with a description of the damage.
+    /// Position at which the file is damaged or ends early, with a description of the damage.
     pub truncated: Option<String>,
-    /// Packets that were not captured completely.
+    /// Packets that were only partially captured.
     pub cut_packets: u64,
-    /// Captured and original length of the first packet that was not captured completely.
+    /// Captured and original lengths of the first partially captured packet.
     pub first_cut: Option<(u64, u64)>,
 }
 
@@ -83,10 +83,10 @@ pub struct Superframes {
     pub bytes: u64,
     pub largest_bytes: u64,
     pub by_proto: Counts,
-    /// Wire packets in the superframes whose segment size is known or guessed.
+    /// Estimated number of wire packets in the superframes whose segment size is known or guessed.
     pub wire_packets_estimate: u64,
     pub mss: Vec<Mss>,
-    /// Superframes that cannot be segmented: the size is unknown, or a checksum is wrong.
+    /// Superframes that cannot be segmented because the size is unknown or a checksum is wrong.
     pub undecided: u64,
     /// Frames that were classified by a guess.
     pub guessed: u64,
@@ -94,22 +94,22 @@ pub struct Superframes {
     pub contradictions: u64,
 }
 
-/// A segment size.
+/// Segment size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Mss {
     pub bytes: u16,
     pub flows: u64,
     pub source: Evidence,
-    /// Whether the evidence also allows another size.
+    /// Whether the evidence also allows a different size.
     pub guess: bool,
-    /// Superframes after which the identification advances by the number of their segments at this size.
+    /// Superframes after which the IP ID advances by their number of segments at this size.
     pub ip_id_agree: u64,
-    /// Superframes after which the step of the identification shows the number of segments.
+    /// Superframes after which the IP ID step reveals their number of segments.
     pub ip_id_pairs: u64,
 }
 
-/// Packets by the verdict on their worst checksum.
+/// Packets by the worst verdict on any of their checksums.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Verdicts {
@@ -135,7 +135,7 @@ impl Verdicts {
         } += 1;
     }
 
-    /// Formats the counts as `12 valid, 231 partial, 1 bad, 0 unverifiable`. Zeros are omitted except for bad and
+    /// Formats the counts as `12 valid, 231 partial, 1 bad, 0 unverifiable`. Zeros are omitted, except for bad and
     /// unverifiable packets.
     pub fn text(&self, style: Style) -> String {
         let mut words = Vec::new();
@@ -176,11 +176,11 @@ pub struct TunnelPackets {
     pub packets: u64,
 }
 
-/// Capture point, if the packets show it.
+/// Capture point, if the packets reveal it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Vantage {
-    /// Whether the packets appear as they were on the wire; false if there is a reason to doubt it.
+    /// Whether the packets appear as they were on the wire; false if there is any reason for doubt.
     pub wire_faithful: bool,
     pub vantage: &'static str,
     pub reasons: Vec<&'static str>,

@@ -14,13 +14,13 @@ use crate::{
     style::Style,
 };
 
-/// Creates the list of all built-in profiles.
+/// Returns the list of all built-in profiles.
 pub fn list() -> List {
     let profiles = Profile::all().iter().map(ProfileFacts::of).collect();
     List { profiles }
 }
 
-/// Creates the report on one profile.
+/// Returns the report on one profile.
 pub fn one(profile: &Profile) -> One {
     One {
         facts: ProfileFacts::of(profile),
@@ -29,7 +29,7 @@ pub fn one(profile: &Profile) -> One {
     }
 }
 
-/// The facts about a profile that precede its keys.
+/// Facts about a profile that are listed before its keys.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ProfileFacts {
     name: String,
@@ -49,7 +49,7 @@ impl ProfileFacts {
     }
 }
 
-/// All built-in profiles, as `profiles` lists them.
+/// All built-in profiles, as listed by `profiles`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct List {
     profiles: Vec<ProfileFacts>,

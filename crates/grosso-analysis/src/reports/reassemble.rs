@@ -20,7 +20,7 @@ use crate::{
     units,
 };
 
-/// The report of `reassemble`.
+/// Report of `reassemble`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ReassembleReport {
@@ -33,27 +33,27 @@ pub struct ReassembleReport {
     pub elapsed_s: f64,
 }
 
-/// Counts of fragments by their fate.
+/// Fragment counts by outcome.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Joining {
     pub datagrams: u64,
     /// Fragments that became datagrams.
     pub fragments: u64,
-    /// Duplicate fragments of reassembled datagrams; the output does not contain them.
+    /// Duplicate fragments of reassembled datagrams. They are not in the output.
     pub duplicates: u64,
-    /// Sets of fragments that were left unchanged, by reason.
+    /// Fragment sets left unchanged, by reason.
     pub left: Counts,
-    /// The first sets that were left unchanged, in the order in which they were abandoned.
+    /// The first fragment sets that were left unchanged, in the order in which they were abandoned.
     pub sets: Vec<SetFacts>,
-    /// Fragments that were refused individually and left unchanged, by reason.
+    /// Fragments that were rejected individually and left unchanged, by reason.
     #[serde(rename = "refused")]
     pub alone: Alone,
     /// Fragments that cannot be reassembled, by reason.
     pub passed: Counts,
 }
 
-/// Fragments that did not become a datagram.
+/// Fragments that did not form a complete datagram.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SetFacts {
@@ -63,37 +63,37 @@ pub struct SetFacts {
     /// Protocol number; only for IPv4.
     protocol: Option<u8>,
     pub reason: &'static str,
-    /// Numbers of the packets.
+    /// Packet numbers.
     pub packets: Vec<u64>,
-    /// Gaps in the data. If the last fragment is missing, the end of the data is a gap too.
+    /// Gaps in the data. If the last fragment is missing, the end of the data counts as a gap too.
     missing: Vec<Gap>,
     /// Length of the data, if the last fragment arrived.
     data_bytes: Option<u32>,
-    /// End of the fragment that reaches farthest.
+    /// End of the fragment that extends farthest.
     reach_bytes: u32,
     #[serde(skip)]
     is_incomplete: bool,
 }
 
-/// A gap in the data of a datagram.
+/// Gap in a datagram's data.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 struct Gap {
-    /// First missing byte.
+    /// Offset of the first missing byte.
     start: u32,
-    /// First byte after the gap, or null if the length of the data is unknown.
+    /// Offset of the first byte after the gap, or null if the length of the data is unknown.
     end: Option<u32>,
 }
 
-/// Refused packets by reason.
+/// Rejected packets, by reason.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Alone(BTreeMap<&'static str, Refused>);
 
-/// Refused packets.
+/// Rejected packets.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 struct Refused {
     count: u64,
-    /// Numbers of the first packets that were refused.
+    /// Numbers of the first packets that were rejected.
     packets: Vec<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Joining {
             && self.passed.is_empty()
     }
 
-    /// Returns whether any fragment was not reassembled although it should have been.
+    /// Returns whether any fragment that should have been reassembled was not.
     pub fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
@@ -114,8 +114,8 @@ impl Joining {
             || self.passed.keys().any(|&reason| reason != whole)
     }
 
-    /// Returns all lines of the report except the one with the number of reassembled datagrams. Unless `lists_all` is
-    /// set, only the first sets are listed, and the others are counted.
+    /// Returns all lines of the report, except for the one with the number of reassembled datagrams. Unless `lists_all`
+    /// is set, only the first sets are listed, and the rest are counted.
     pub fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {
@@ -139,8 +139,8 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Creates the facts about an incomplete datagram from the `packets` that arrived. `is_overtaken` means that the
-    /// sender started another datagram to the same destination after the last of these packets.
+    /// Creates the facts about an incomplete datagram from the `packets` that arrived. `is_overtaken` means that, after
+    /// the last of them, the sender started another datagram to the same destination.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });
@@ -163,7 +163,7 @@ impl SetFacts {
         }
     }
 
-    /// Formats the datagram and, indented, its fate, in lines of at most [`COLUMNS`] columns.
+    /// Formats the datagram and, on indented lines, what happened to it, with at most [`COLUMNS`] columns per line.
     fn lines(&self) -> String {
         let protocol = self.protocol.map(|protocol| format!(", {}", protocol_name(protocol)));
         let digits = if self.source.is_ipv4() { 4 } else { 8 };
@@ -193,19 +193,19 @@ impl SetFacts {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),
             (true, Some(end)) => end,
-            // A single last fragment without data leaves no gap.
+            // A lone last fragment without data leaves no gap.
             (true, None) => "nothing".into(),
         }
     }
 }
 
 impl Alone {
-    /// Returns whether nothing was refused.
+    /// Returns whether nothing was rejected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the number of packets that were refused for this reason.
+    /// Returns the number of packets rejected for this reason.
     pub fn count(&self, reason: &str) -> u64 {
         self.0.get(reason).map_or(0, |refused| refused.count)
     }
@@ -219,7 +219,7 @@ impl Alone {
         }
     }
 
-    /// Returns one line per reason with the refused packets.
+    /// Returns one line per reason that lists the rejected packets.
     pub fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);
@@ -261,14 +261,14 @@ impl Report for ReassembleReport {
     }
 }
 
-/// Wraps text to lines of at most [`COLUMNS`] columns, indented by `blanks` spaces.
+/// Wraps text to lines of at most [`COLUMNS`] columns, each indented by `blanks` spaces.
 fn indent(text: &str, blanks: usize) -> String {
     let lines = wrap_at(text, COLUMNS - blanks);
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
 }
 
-/// Returns the name of the reason why a datagram is incomplete. A fragment was lost if data follows it, or if the
-/// sender started another datagram; otherwise the missing fragments may have arrived after the end of the capture.
+/// Returns the reason name for an incomplete datagram. A fragment was lost if later data arrived, or if the sender
+/// started another datagram. Otherwise, the missing fragments may have arrived after the capture ended.
 fn name(reason: Discard, was_lost: bool) -> &'static str {
     match (reason, was_lost) {
         (Discard::Finished, true) => "missing",
@@ -277,7 +277,7 @@ fn name(reason: Discard, was_lost: bool) -> &'static str {
     }
 }
 
-/// Returns whether the datagram is incomplete because data is missing.
+/// Returns whether a datagram counts as incomplete because data is missing.
 fn is_incomplete(reason: Discard) -> bool {
     matches!(
         reason,
@@ -319,9 +319,9 @@ fn protocol_name(protocol: u8) -> String {
     }
 }
 
-/// Number of sets that the text lists by default.
+/// Number of sets listed in the text by default.
 const SETS_LISTED: usize = 10;
-/// Number of ranges that the text shows per set.
+/// Number of ranges shown per set in the text.
 const RANGES_SHOWN: usize = 12;
 /// Maximum number of packets per reason that are listed by number.
 const REFUSED_LISTED_MAX: usize = 1000;

@@ -18,7 +18,7 @@ pub struct SegmentReport {
     pub output: OutputFacts,
     /// Superframes that were segmented.
     pub cut: u64,
-    /// Packets segmented from the superframes.
+    /// Packets produced by segmentation.
     pub segments: u64,
     /// Superframes that were not split because the capture does not record the segment size.
     pub undescribed: u64,

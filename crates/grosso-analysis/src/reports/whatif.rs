@@ -23,14 +23,14 @@ use crate::{
 pub struct WhatifReport {
     pub input: InputFacts,
     pub offered: Offered,
-    /// Rule that ends polls, in the syntax of `--batch`.
+    /// Rule that ends polls, in `--batch` syntax.
     pub batch: String,
-    /// Settings by profile, then by reorder level, then by hold, in the order of the options.
+    /// Settings, ordered by profile, then reorder level, then hold, each in the order in which the user listed them.
     pub settings: Vec<Setting>,
     pub best: Option<Best>,
-    /// Cost of reordered packets; `None` if the cost is small, or if `--reorder` was used.
+    /// Cost of reordering; `None` if it is small, or if `--reorder` was used.
     pub disorder: Option<Disorder>,
-    /// Causes that slow TCP, by direction.
+    /// Causes that slow down TCP, by direction.
     pub slowdown: Slowdowns,
     /// Questions that a capture cannot answer.
     pub not_known: &'static [&'static str],
@@ -43,29 +43,29 @@ pub struct WhatifReport {
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Offered {
-    /// Packets on the wire. A superframe with a recorded segment size counts as the packets into which it is segmented.
+    /// Wire packets. A superframe with a recorded segment size counts as the packets into which it would be segmented.
     pub wire_packets: u64,
-    /// Packets of the capture that are superframes.
+    /// Captured packets that are superframes.
     pub superframes: u64,
-    /// Time from the earliest packet to the latest.
+    /// Time between the earliest and the latest packet.
     pub duration_ns: u64,
     #[serde(skip)]
     pub bytes: u64,
-    /// Time of the earliest packet, and of the latest.
+    /// Timestamps of the earliest and the latest packet.
     #[serde(skip)]
     span_ns: Option<(u64, u64)>,
 }
 
-/// Effect of one profile with one reorder level and one hold.
+/// Effect of one combination of profile, reorder level and hold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Setting {
     pub profile: String,
     /// Whether trains can be segmented into the original packets.
     pub invertible: bool,
-    /// Repair of reordering, in the syntax of `--reorder`.
+    /// Resequencing, in `--reorder` syntax.
     pub reorder: String,
-    /// Hold of trains, in the syntax of `--hold`.
+    /// Hold time of trains, in `--hold` syntax.
     pub hold: String,
     /// Maximum hold time.
     pub hold_ns: u64,
@@ -74,20 +74,20 @@ pub struct Setting {
     pub superframes: u64,
     /// Wire packets in the superframes.
     pub merged_packets: u64,
-    /// Frames with TCP or UDP payload, including single packets.
+    /// Frames with TCP or UDP payload, single packets included.
     pub trains: u64,
     pub segments_per_train: Option<SegmentsPerTrain>,
     /// Waiting times of packets with TCP or UDP payload.
     pub held_ns: Option<Quantiles>,
-    /// Packets that cannot be part of a train, by reason.
+    /// Packets that cannot be part of any train, by reason.
     pub passed: Counts,
-    /// Packets that did not merge with the train of their flow, by reason.
+    /// Packets that did not merge into their flow's train, by reason.
     pub not_merged: Counts,
-    /// Delivered trains, by reason.
+    /// Trains delivered, by reason.
     pub closed: Counts,
-    /// Packets that waited for reordering and were released, by reason.
+    /// Packets that were held back for resequencing and then released, by reason.
     pub waited: Counts,
-    /// Flows for which a hold needs the round-trip time, but neither the capture nor the user provides it.
+    /// Flows whose hold time depends on a round-trip time that neither the capture nor the user provides.
     pub blind_flows: u64,
     #[serde(skip)]
     pub segments: Distribution,
@@ -107,30 +107,32 @@ pub struct SegmentsPerTrain {
 pub struct Best {
     /// Setting that delivers the fewest packets. If any setting is invertible, only invertible settings are considered.
     pub fewest: Choice,
-    /// Setting with the shortest wait that keeps 90 % of the saving of `fewest`; among equal waits, the shortest hold.
+    /// Setting with the shortest waiting time that keeps 90 % of the saving of `fewest`. If several settings have the
+    /// same waiting time, the one with the shortest hold.
     pub shortest: Choice,
     /// Command that applies the `shortest` setting to the capture.
     pub command: String,
-    /// Commands that set the hold on a live device, with a placeholder for its name; empty if no hold is needed.
+    /// Commands that set the hold time on a live device, with a placeholder for the device name; empty if no hold is
+    /// needed.
     pub live: Vec<String>,
 }
 
-/// Cost of reordered packets.
+/// Cost of reordering.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Disorder {
-    /// Packets that were out of order and therefore did not merge with their train, with the first setting.
+    /// Packets that, under the first setting, did not merge with their train because they were out of order.
     pub not_merged: u64,
-    /// Packets delivered with the first setting.
+    /// Packets delivered under the first setting.
     pub packets_up: u64,
-    /// The first setting, with packets put in order.
+    /// First setting, with resequencing.
     pub repaired: Choice,
     /// Command that applies the `repaired` setting to the capture.
     pub command: String,
-    /// Commands that repair the order on a live device, with a placeholder for its name.
+    /// Commands that restore the order on a live device, with a placeholder for the device name.
     pub live: Vec<String>,
 }
 
-/// A setting, and its effect.
+/// Setting, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Choice {
@@ -143,7 +145,8 @@ pub struct Choice {
 }
 
 impl Offered {
-    /// Counts a packet; a superframe with a recorded segment size counts as the packets into which it is segmented.
+    /// Counts a packet. A superframe with a recorded segment size counts as the packets into which it would be
+    /// segmented.
     pub fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
         self.bytes += packet.data.len() as u64;
         self.superframes += u64::from(gso.is_some());
@@ -157,19 +160,19 @@ impl Offered {
 }
 
 impl Setting {
-    /// Returns the name of the profile, and its repair of reordering if it has one.
+    /// Returns the name of the profile, and the resequencing if there is any.
     fn name(&self) -> String {
         name(&self.profile, &self.reorder)
     }
 
-    /// Returns only the effect, without the names of the rules and without the packets that waited for reordering.
+    /// Returns only the effect, without the names of the rules or the packets that were held back for resequencing.
     fn without_name(&self) -> Self {
         let (profile, reorder, waited) = Default::default();
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
-    /// Returns the commands that give a live device this hold: with NAPI, with interrupt moderation, or with Grosso.
-    /// Linux supports only a fixed hold.
+    /// Returns the commands that set this hold time on a live device: with NAPI, with interrupt moderation, or with
+    /// Grosso. Linux supports only a fixed hold time.
     fn live(&self) -> Vec<String> {
         let Self { hold, hold_ns, .. } = self;
         if *hold_ns == 0 {
@@ -185,21 +188,21 @@ impl Setting {
         linux.chain([ours]).collect()
     }
 
-    /// Returns groups of settings that differ only in their holds.
+    /// Returns groups of settings that differ only in hold time.
     fn groups(settings: &[Self]) -> impl Iterator<Item = &[Self]> {
         settings.chunk_by(|one, next| one.profile == next.profile && one.reorder == next.reorder)
     }
 }
 
 impl SegmentsPerTrain {
-    /// Returns the figures of a distribution; `None` if it is empty.
+    /// Returns the statistics of a distribution; `None` if it is empty.
     pub fn of(segments: &Distribution) -> Option<Self> {
         Some(Self { mean: segments.mean()?, quantiles: segments.quantiles()? })
     }
 }
 
 impl Best {
-    /// Returns the best of the settings for a capture with `packets` packets. `command` formats the command for a
+    /// Returns the best settings for a capture of `packets` packets. `command` formats the command that applies a
     /// setting.
     pub fn of(
         settings: &[Setting],
@@ -227,7 +230,7 @@ impl Best {
 }
 
 impl Disorder {
-    /// Returns the cost of disorder, if a setting that puts packets in order delivers at least 2 % fewer packets.
+    /// Returns the cost of reordering, if resequencing reduces the number of delivered packets by at least 2 %.
     pub fn of(
         as_it_came: &Setting,
         ordered: &Setting,
@@ -270,7 +273,7 @@ impl Choice {
         }
     }
 
-    /// Formats the benefit of the setting, and its cost.
+    /// Formats the benefit and the cost of the setting.
     pub(super) fn text(&self, packets: u64) -> String {
         let held = self.held_ns.map_or(String::new(), |held| {
             let (p99, max) = (units::duration(held.p99), units::duration(held.max));
@@ -330,8 +333,8 @@ impl WhatifReport {
         words + "\n"
     }
 
-    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals the
-    /// previous profile's, the text only says so.
+    /// Formats a profile: one line per hold time, and the reasons that limited the longest one. If the effect is the
+    /// same as the previous profile's, only says so.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
@@ -388,12 +391,12 @@ impl WhatifReport {
             ended.map_or("-", |(name, _)| name),
             up = 15_usize.saturating_sub(setting.hold.len()),
         );
-        // The reason that ended most trains is given in full below.
+        // The most frequent reason is given in full below.
         line.truncate(COLUMNS);
         line.trim_end().to_string() + "\n"
     }
 
-    /// Formats the conclusion if no setting is worth recommending. Lossy profiles that merge are named, because they
+    /// Formats the conclusion if no setting is worth recommending. Names the lossy profiles that do merge, because they
     /// are suitable only for hosts that terminate TCP.
     fn nothing_merges(&self) -> String {
         let mut lossy: Vec<String> = Vec::new();
@@ -448,7 +451,7 @@ impl WhatifReport {
     }
 }
 
-/// Returns the name of the profile, and its repair of reordering if it has one.
+/// Returns the name of the profile, and the resequencing if there is any.
 fn name(profile: &str, reorder: &str) -> String {
     match reorder {
         "off" => profile.into(),
@@ -462,8 +465,8 @@ fn live_text(commands: &[String]) -> String {
     first.zip(commands).map(|(lead, command)| format!("{lead}{command}\n")).collect()
 }
 
-/// Remedies for reordering: keep a connection on one queue of the device, keep it on one link of a bond, or let a
-/// Grosso path restore the order.
+/// Remedies for reordering: keep a connection on one device queue or on one link of a bond, or let a Grosso path
+/// restore the order.
 const LIVE_ORDER: [&str; 4] = [
     "ethtool -N DEV rx-flow-hash tcp4 sdfn",
     "ethtool -N DEV rx-flow-hash tcp6 sdfn",
@@ -471,7 +474,7 @@ const LIVE_ORDER: [&str; 4] = [
     "grosso bridge DEV tap:NAME --reorder batch",
 ];
 
-/// Headings above the lines of a profile.
+/// Column headings of a profile's lines.
 const HEADINGS: [&str; 2] = [
     "          packets             segments/train            packets held  trains end",
     "  hold  delivered  merged   p50   p99   mean     p50     p99     max  mostly by",

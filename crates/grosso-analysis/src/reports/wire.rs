@@ -22,37 +22,38 @@ pub struct WireReport {
     pub superframes: SplitSuperframes,
     /// Packets whose checksums were completed.
     pub checksums_completed: u64,
-    /// Frames that were classified by a guess, split or not.
+    /// Frames classified by a guess, whether split or not.
     pub guessed: u64,
     /// Frames with contradicting evidence.
     pub contradictions: u64,
-    /// Packets that were left unchanged, although they had another form on the wire, by reason.
+    /// Packets that were left unchanged although they looked different on the wire, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
 }
 
-/// The superframes that were split.
+/// Superframes that were split.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SplitSuperframes {
     pub split: u64,
-    /// Packets into which superframes were split.
+    /// Packets produced by splitting.
     pub segments: u64,
     pub sizes: Vec<SizeCount>,
 }
 
-/// Number of superframes that were split at one size.
+/// Number of superframes that were split with one segment size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SizeCount {
     pub bytes: u16,
     pub source: Evidence,
-    /// Whether the evidence also allows another size.
+    /// Whether the evidence also allows a different size.
     pub guess: bool,
     pub superframes: u64,
 }
 
-/// Counts of superframes by size; those beyond [`SIZES_MAX`] are counted together under size 0.
+/// Number of superframes by size. If there are more than [`SIZES_MAX`] sizes, superframes of all others are counted
+/// under size 0.
 #[derive(Debug, Default)]
 pub struct SizeCounts(BTreeMap<Size, u64>);
 

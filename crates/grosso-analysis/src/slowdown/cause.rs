@@ -1,21 +1,21 @@
-//! Causes, the evidence for them, and their remedies.
+//! Causes that slow down a connection, their evidence, and their remedies.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A reason why a direction of a connection is slow.
+/// Reason why one direction of a connection is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Large packets never arrive, smaller ones do, and no ICMP message says why.
+    /// Large packets never arrive although smaller ones do, and no ICMP message explains it.
     BlackHole,
     /// A router merged packets (LRO) and could not forward the result.
     MergedByRouter,
-    /// Packets stay larger than the path MTU that an ICMP message reported.
+    /// The sender's packets are still larger than the path MTU reported by an ICMP message.
     PathMtuIgnored,
     /// An ICMP message lowered the path MTU, and the sender obeyed.
     PathMtu,
-    /// Checksums are complete and wrong.
+    /// Checksums are complete but wrong.
     BadChecksums,
     /// The receiver closed its window.
     ZeroWindow,
@@ -23,7 +23,7 @@ pub enum Cause {
     LostBefore,
     /// Packets were lost after the capture point.
     LostAfter,
-    /// Packets reached the capture point after later ones.
+    /// Packets arrived at the capture point after later packets.
     ReorderedBefore,
     /// Packets were reordered after the capture point.
     ReorderedAfter,
@@ -31,47 +31,47 @@ pub enum Cause {
     Duplicated,
     /// Acknowledgments were lost before they reached the capture point.
     AcksLost,
-    /// Each acknowledgment covers many packets, although none was lost.
+    /// Each acknowledgment covers many packets even though none was lost.
     AcksStretched,
-    /// Packets were retransmitted although none was lost.
+    /// Packets were retransmitted even though none was lost.
     Spurious,
     /// The receive window is smaller than the bandwidth-delay product.
     ReceiveWindow,
     /// The peer, or a router that changed its SYN, announced a small MSS.
     SmallMss,
-    /// Every packet has PSH, which ends its train.
+    /// Every packet has PSH set, which ends its train.
     PushOnEveryPacket,
-    /// Packets of many flows alternate, so that few packets of one flow are in a poll.
+    /// Packets from many flows alternate, so few packets in a poll belong to the same flow.
     AlternatingFlows,
-    /// Packets carry a few bytes each.
+    /// Packets carry only a few bytes each.
     TinySegments,
-    /// The timestamp differs from packet to packet, which ends trains.
+    /// The timestamp option changes from packet to packet, which ends trains.
     SteppingTimestamps,
     /// The sender had nothing to send.
     Application,
-    /// The sender waited for acknowledgments although the receive window was open.
+    /// The sender waited for acknowledgments even though the receive window was open.
     CongestionWindow,
 }
 
-/// The evidence for a cause.
+/// Kind of evidence for a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Sequence numbers and acknowledgments.
     Sequence,
-    /// Steps of the IPv4 identification.
+    /// Steps of the IPv4 ID.
     IpId,
-    /// The timestamp option.
+    /// TCP timestamp option.
     Timestamps,
-    /// Capture times, compared with the round trip: a guess.
+    /// Capture times, compared with the round-trip time. This is only a guess.
     Timing,
-    /// The receiver reported data that arrived twice.
+    /// The receiver reported data that had arrived twice.
     Dsack,
-    /// The receiver reported gaps, and these gaps closed later.
+    /// The receiver reported gaps that closed later.
     Sack,
     /// ICMP messages.
     Icmp,
-    /// Receive windows that the peer announced.
+    /// Receive windows announced by the peer.
     Window,
     /// Checksums.
     Checksum,
@@ -79,31 +79,33 @@ pub enum Basis {
     Flags,
     /// Segment sizes.
     Sizes,
-    /// Packets of other flows between packets of a flow.
+    /// Packets from other flows between the packets of a flow.
     Order,
 }
 
-/// A cause that slows one direction.
+/// Cause that slows down one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// The cause.
     pub cause: Cause,
     /// The evidence.
     pub basis: Basis,
-    /// Whether the evidence allows another cause.
+    /// Whether the evidence also allows a different cause.
     pub guess: bool,
     /// Number of affected packets.
     pub packets: u64,
-    /// Number of packets of the kind in `packets`: all data packets of the direction, or all acknowledgments.
+    /// Total number of packets of the kind counted in `packets`: either all data packets in the direction, or all
+    /// acknowledgments.
     pub of_packets: u64,
-    /// MTU, window or segment size in bytes; `None` if the cause has no size.
+    /// MTU, window or segment size in bytes; `None` if the cause does not involve a size.
     pub bytes: Option<u64>,
-    /// Duration of the effect: the maximum delay of a late packet, the time with a closed window, or the pauses.
+    /// Duration of the effect: the maximum delay of a late packet, the time during which the window was closed,
+    /// or the total of the pauses.
     pub time_ns: Option<u64>,
 }
 
 impl Cause {
-    /// Returns a phrase for the cause, as the predicate of a sentence.
+    /// Returns a phrase for the cause that serves as the predicate of a sentence.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BlackHole => "path MTU black hole: large packets never arrive, smaller ones do",
@@ -133,7 +135,7 @@ impl Cause {
         }
     }
 
-    /// Returns the name of the cause in JSON and in exported tables.
+    /// Returns the cause's name in JSON and in exported tables.
     pub const fn code(self) -> &'static str {
         match self {
             Self::BlackHole => "black_hole",
@@ -189,7 +191,7 @@ impl Cause {
         }
     }
 
-    /// Returns the Linux settings that remove the cause or show its origin.
+    /// Returns the Linux settings that remove the cause or reveal where it originates.
     pub const fn linux(self) -> &'static str {
         match self {
             Self::BlackHole => {
@@ -252,8 +254,8 @@ impl Cause {
 }
 
 impl Finding {
-    /// Returns the Grosso command that helps, if any. Reordering can be repaired if the latest packet arrives within
-    /// the maximum wait for a hole.
+    /// Returns the Grosso command that helps, if any. Resequencing helps if the latest packet arrives within the
+    /// maximum time to wait for a hole to be filled.
     pub fn grosso(&self) -> Option<String> {
         let options = match (self.cause, self.time_ns) {
             (Cause::ReorderedBefore, Some(..=POLL_NS)) => "--reorder batch".into(),
@@ -270,10 +272,10 @@ impl Finding {
     }
 }
 
-/// Maximum delay of a late packet within one poll of a device, in nanoseconds.
+/// Maximum delay, in nanoseconds, of a late packet that still arrives in the same poll of a device.
 const POLL_NS: u64 = 20_000;
-/// Maximum delay for which waiting for a late packet is worthwhile, in nanoseconds. If the wait were longer,
-/// acknowledgments would be so late that the sender's retransmission timer expires.
+/// Maximum delay, in nanoseconds, for which it is worth waiting for a late packet. A longer wait would delay
+/// acknowledgments until the sender's retransmission timer expires.
 const LATE_NS_MAX: u64 = 50_000_000;
 
 impl Basis {

@@ -1,4 +1,4 @@
-//! A TCP connection: both directions and the round-trip time.
+//! TCP connection: both directions, and the round-trip time.
 
 use grosso_wire::tcp;
 
@@ -9,18 +9,18 @@ use super::{
     stream::{Stream, Surroundings},
 };
 
-/// A TCP connection.
+/// TCP connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
-    /// Streams of both directions; the first has the direction of the table key.
+    /// Streams of both directions. The first is in the direction of the table key.
     pub(super) streams: [Stream; 2],
     last_ns: u64,
-    /// Direction and time of the SYN. The time is 0 after a second SYN, because the handshake then shows no round-trip
-    /// time.
+    /// Direction and time of the SYN. The time is 0 after a second SYN, because the handshake then does not reveal a
+    /// round-trip time.
     syn: Option<(usize, u64)>,
     /// Round-trip time of the handshake in nanoseconds; 0 if unknown.
     handshake_ns: u64,
-    /// Whether a frame of the connection arrived since the last search for idle connections.
+    /// Whether the connection has had a frame since the last search for idle connections.
     is_recent: bool,
 }
 
@@ -31,7 +31,7 @@ impl Tracked for Connection {
 }
 
 impl Connection {
-    /// Processes a frame of direction `side`.
+    /// Processes a frame in direction `side`.
     pub(super) fn observe(&mut self, side: usize, frame: &TcpFrame) {
         let round_trip_ns = self.round_trip_ns();
         let quiet_ns = match self.last_ns {
@@ -70,7 +70,7 @@ impl Connection {
         own.stamp(frame);
     }
 
-    /// Processes a frame of the handshake, `quiet_ns` after the frame before it.
+    /// Processes a handshake frame that follows the previous frame after `quiet_ns`.
     fn shake_hands(&mut self, side: usize, frame: &TcpFrame, quiet_ns: u64) {
         match self.syn {
             _ if frame.has(tcp::SYN) && frame.ack.is_none() => {
@@ -98,8 +98,8 @@ impl Connection {
         }
     }
 
-    /// Returns the mean round-trip time between the endpoints in nanoseconds; 0 if unknown. The number of bytes in
-    /// flight is the rate multiplied by this time.
+    /// Returns the mean round-trip time between the endpoints in nanoseconds; 0 if unknown. Multiplied by the rate, it
+    /// gives the number of bytes in flight.
     pub(super) fn round_trip_mean_ns(&self) -> u64 {
         match self.streams.each_ref().map(Stream::echo_mean_ns) {
             [0, _] | [_, 0] => self.round_trip_ns(),
@@ -112,7 +112,7 @@ impl Connection {
         self.last_ns
     }
 
-    /// Returns the figures of a direction, so that an ICMP message about the path can update them.
+    /// Returns the statistics of a direction, so that an ICMP message about the path can update them.
     pub(super) fn figures_mut(&mut self, side: usize) -> &mut Figures {
         &mut self.streams[side].figures
     }

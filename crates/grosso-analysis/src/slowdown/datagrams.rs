@@ -1,12 +1,12 @@
-//! A UDP flow: the figures of both directions, for the table of flows.
+//! UDP flow: the statistics of both directions, for the flow table.
 
 use super::{figures::Figures, slots::Tracked};
 use crate::evidence::{Judgment, Sight};
 
-/// A UDP flow.
+/// UDP flow.
 #[derive(Debug, Default)]
 pub(super) struct UdpFlow {
-    /// Figures of both directions. Only frames, packets, bytes, sizes and times are counted.
+    /// Statistics of both directions. Only frames, packets, bytes, sizes and times are counted.
     pub(super) figures: [Figures; 2],
     is_recent: bool,
 }
@@ -18,7 +18,7 @@ impl Tracked for UdpFlow {
 }
 
 impl UdpFlow {
-    /// Processes a frame of direction `side`; returns its number of packets.
+    /// Processes a frame in direction `side`, and returns the number of packets in it.
     pub(super) fn observe(&mut self, side: usize, sight: &Sight<'_>, judgment: &Judgment) -> u32 {
         self.is_recent = true;
         let payload = sight.transport.map_or(0, |transport| transport.payload);

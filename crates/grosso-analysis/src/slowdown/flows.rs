@@ -1,4 +1,4 @@
-//! Table of the flow directions with the largest values of a chosen figure, such as bytes or lost packets.
+//! Table of the flow directions that rank highest by a chosen column, such as bytes or lost packets.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -41,20 +41,20 @@ pub enum FlowOrder {
     Lost,
     /// Packets per train after merging.
     Merged,
-    /// Waiting time that 99 % of the packets do not exceed.
+    /// 99th percentile of the waiting times of packets.
     Held,
 }
 
-/// The flows of a capture: TCP and UDP directions with data.
+/// Flows in a capture: TCP and UDP directions that carry data.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowTable {
-    /// Number of flow directions with data in the capture.
+    /// Number of flow directions that carry data.
     pub directions: u64,
-    /// Figure by which the rows were selected and sorted.
+    /// Column by which the rows were selected and sorted.
     pub sorted_by: FlowOrder,
-    /// Rules by which packets were merged into trains; `None` if no packets were merged.
+    /// Rules used to merge packets into trains; `None` if no packets were merged.
     pub merged_by: Option<String>,
-    /// Rows of the largest flow directions.
+    /// Rows for the highest-ranked flow directions.
     pub rows: Vec<FlowRow>,
 }
 
@@ -63,7 +63,7 @@ pub struct FlowTable {
 pub struct FlowRow {
     /// `tcp` or `udp`.
     pub protocol: &'static str,
-    /// Source and destination, as `source > destination`.
+    /// Source and destination, in the form `source > destination`.
     pub flow: String,
     /// Source and destination.
     #[serde(skip)]
@@ -72,17 +72,17 @@ pub struct FlowRow {
     pub bytes: u64,
     /// Packets with data.
     pub packets: u64,
-    /// Frames of several packets.
+    /// Frames that contain several packets.
     pub superframes: u64,
-    /// Packets per frame, where a frame is a superframe or a single packet.
+    /// Wire packets per captured frame.
     pub packets_per_train: f64,
-    /// Payload bytes of a full packet.
+    /// Payload bytes in a full packet.
     pub segment_bytes: u32,
-    /// Evidence for the segment size; `None` if the size is that of the largest packet.
+    /// Evidence for the segment size; `None` if the size was taken from the largest packet.
     pub segment_source: Option<Evidence>,
-    /// Whether the evidence allows another segment size.
+    /// Whether the evidence also allows a different segment size.
     pub segment_guess: bool,
-    /// Minimum round-trip time; `None` if the capture does not show it.
+    /// Minimum round-trip time; `None` if the capture does not reveal it.
     pub round_trip_ns: Option<u64>,
     /// Packets that repeat earlier data; `None` for UDP.
     pub retransmissions: Option<u64>,
@@ -90,13 +90,13 @@ pub struct FlowRow {
     pub lost_before: Option<u64>,
     /// Packets lost after the capture point; `None` for UDP.
     pub lost_after: Option<u64>,
-    /// The most important cause that slows the direction.
+    /// Most important cause that slows down the direction.
     pub cause: Option<Cause>,
-    /// Trains of the direction; `None` if no packets were merged.
+    /// Statistics on the direction's trains; `None` if no packets were merged.
     pub merging: Option<FlowMerging>,
 }
 
-/// A direction, and the results of the search for causes.
+/// Direction with the results of the search for causes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JudgedFlow<'a> {
     pub(super) flow: &'a Endpoints,
@@ -108,18 +108,18 @@ pub(super) struct JudgedFlow<'a> {
     pub(super) merging: Option<&'a Merging>,
 }
 
-/// Ranking of the largest flow directions so far.
+/// Ranking that keeps the highest-ranked flow directions seen so far.
 #[derive(Debug)]
 pub(super) struct Ranking {
     order: FlowOrder,
     limit: usize,
-    /// Min-heap: the smallest direction first.
+    /// Min-heap, with the smallest direction at the top.
     rows: BinaryHeap<Reverse<Ranked>>,
     directions: u64,
     pub(super) merged_by: Option<String>,
 }
 
-/// A direction, its figure, and its index among all directions.
+/// Direction, its sort value, and its index among all directions.
 #[derive(Debug)]
 struct Ranked {
     key: (u64, Reverse<u64>),
@@ -151,7 +151,7 @@ impl Ranking {
         Self { order, limit, rows: BinaryHeap::new(), directions: 0, merged_by: None }
     }
 
-    /// Adds a direction. Drops the smallest direction if the limit is exceeded.
+    /// Adds a direction, and drops the smallest one if there are too many.
     pub(super) fn add(&mut self, judged: &JudgedFlow<'_>) {
         let key = (self.order.key(judged), Reverse(self.directions));
         self.directions += 1;
@@ -165,7 +165,7 @@ impl Ranking {
         }
     }
 
-    /// Removes and returns the rows so far, in any order.
+    /// Removes and returns all rows so far, in no particular order.
     #[cfg(feature = "tables")]
     pub(super) fn drain(&mut self) -> impl Iterator<Item = FlowRow> {
         self.rows.drain().map(|Reverse(ranked)| *ranked.row)
@@ -221,7 +221,7 @@ impl FlowOrder {
         Self::Held,
     ];
 
-    /// Returns the name of the figure in options.
+    /// Returns the name of the sort key in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -252,15 +252,15 @@ impl FlowOrder {
     }
 }
 
-/// Returns the packets per frame in tenths.
+/// Returns the number of packets per frame in tenths.
 fn train_tenths(figures: &Figures) -> u64 {
     let frames = u64::from(figures.frames.max(1));
     (10 * u64::from(figures.packets) + frames / 2) / frames
 }
 
 impl FlowTable {
-    /// Returns a table with two lines per direction, and more if packets were merged. Lines have at most 80 columns,
-    /// unless an IPv6 address is longer.
+    /// Returns a table with two lines per direction, and more if packets were merged. Lines are at most 80 columns
+    /// wide, unless an IPv6 address is longer.
     pub fn text(&self, style: Style) -> String {
         let Self { directions, sorted_by, merged_by, rows } = self;
         if rows.is_empty() {
@@ -310,7 +310,7 @@ impl FlowRow {
 }
 
 impl FlowMerging {
-    /// Returns lines with the trains of a direction, their packets, their waiting times, and why they ended.
+    /// Formats the trains of a direction: their number and size, their waiting times, and why they ended.
     fn text(&self) -> String {
         let Self { trains, packets_per_train, ended, held_ns } = self;
         let held = held_ns.map(|held| {
@@ -332,9 +332,9 @@ fn line(cells: &[String; 9]) -> String {
     text
 }
 
-/// Column heads; `before` and `after` are packets lost before and after the capture point.
+/// Column headings. `before` and `after` are packets lost before and after the capture point.
 const HEAD: [&str; 9] =
     ["bytes", "packets", "super", "train", "segment", "rtt", "retrans", "before", "after"];
 const WIDTHS: [usize; 9] = [9, 8, 7, 5, 15, 7, 7, 6, 6];
-/// Maximum number of rows in a table: about 4 MB.
+/// Maximum number of rows in a table. This many take about 4 MB.
 pub const ROWS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! Reads the fields of a TCP frame that the tracker needs.
+//! Extracts the TCP frame fields that the tracker needs.
 
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 
@@ -7,11 +7,11 @@ use crate::{
     headers::u32_at,
 };
 
-/// One TCP frame: a packet on the wire, or a superframe with its number of packets.
+/// TCP frame: a wire packet, or a superframe with its number of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TcpFrame {
     pub(super) time_ns: u64,
-    /// Number of frames with data in the capture before this one.
+    /// Number of earlier frames with a payload in the capture.
     pub(super) place: u32,
     pub(super) sequence: u32,
     /// Acknowledgment number; `None` if the ACK flag is not set.
@@ -19,28 +19,28 @@ pub(super) struct TcpFrame {
     pub(super) flags: u16,
     pub(super) window: u16,
     pub(super) payload: u32,
-    /// Payload bytes of each packet except the last.
+    /// Payload bytes in each packet except the last.
     pub(super) segment: u32,
     /// Segment size of a superframe, and the evidence for it.
     pub(super) size: Option<Size>,
     /// Number of packets on the wire.
     pub(super) packets: u32,
-    /// Length of the largest packet in bytes, from the innermost IP header on.
+    /// Length of the largest packet in bytes, counted from the innermost IP header.
     pub(super) ip_bytes: u32,
-    /// IPv4 identification.
+    /// IPv4 ID.
     pub(super) identification: Option<u16>,
     /// Value and echo of the timestamp option.
     pub(super) timestamps: Option<(u32, u32)>,
     pub(super) mss: Option<u16>,
     pub(super) window_scale: Option<u8>,
-    /// First and second block of the SACK option.
+    /// First and second blocks of the SACK option.
     pub(super) blocks: [Option<(u32, u32)>; 2],
     /// Whether a checksum is complete but wrong.
     pub(super) is_bad: bool,
 }
 
 impl TcpFrame {
-    /// Reads a frame; returns `None` if it is not TCP or its headers are truncated.
+    /// Parses a frame; returns `None` if it is not TCP or its headers are truncated.
     pub(super) fn of(sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) -> Option<Self> {
         let transport = sight.transport.as_ref().filter(|transport| transport.is_tcp())?;
         let start = transport.layer.offset as usize;
@@ -65,7 +65,7 @@ impl TcpFrame {
             ..Self::default()
         };
         let options = options.as_bytes();
-        // Nearly every segment has only the timestamp option, after two bytes of padding.
+        // In nearly all segments, the timestamp option is the only one and follows two bytes of padding.
         if options.len() == TIMESTAMPS_ALONE_BYTES && options[..4] == TIMESTAMPS_ALONE {
             frame.timestamps = Some((u32_at(options, 4), u32_at(options, 8)));
         } else if !options.is_empty() {
@@ -94,7 +94,7 @@ impl TcpFrame {
         self.flags & flags != 0
     }
 
-    /// Returns whether the frame is an acknowledgment without data.
+    /// Returns whether the frame is an acknowledgment without payload.
     pub(super) const fn is_pure_ack(&self) -> bool {
         self.payload == 0 && self.ack.is_some() && !self.has(tcp::SYN | tcp::FIN | tcp::RST)
     }
@@ -104,24 +104,24 @@ impl TcpFrame {
         Segments { bytes: self.segment, packets: self.packets, size: self.size }
     }
 
-    /// Returns the sequence number after the payload.
+    /// Returns the sequence number that follows the payload.
     pub(super) const fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.payload)
     }
 
-    /// Returns whether the frame may be one packet of a sender that ignores the MTU of an ICMP message: only that
-    /// message suggests a superframe, and the payload fits into the MSS of the peer.
+    /// Returns whether the frame may be a single packet from a sender that ignores the MTU in an ICMP message. This is
+    /// possible if only that message suggests a superframe and the payload fits the peer's MSS.
     pub(super) fn is_packet_of(&self, mss: u32) -> bool {
         self.size.is_some_and(|size| size.by == Evidence::Icmp) && self.payload <= mss
     }
 
-    /// Treats the frame as one packet.
+    /// Treats the frame as a single packet.
     pub(super) const fn make_packet(&mut self) {
         self.ip_bytes += self.payload - self.segment;
         (self.segment, self.packets, self.size) = (self.payload, 1, None);
     }
 
-    /// Returns the number of packets with `bytes` payload bytes in total.
+    /// Returns the number of packets needed for `bytes` bytes of payload.
     pub(super) fn packets_of(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.segment.max(1))
     }
@@ -132,9 +132,10 @@ pub(super) const fn is_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
-/// Start of options with timestamps only: two bytes of padding, and kind and length of the timestamp option.
+/// First bytes of options that consist only of timestamps: two bytes of padding, then the kind and length of the
+/// timestamp option.
 const TIMESTAMPS_ALONE: [u8; 4] = [tcp::OPTION_NOP, tcp::OPTION_NOP, tcp::OPTION_TIMESTAMPS, 10];
-/// Length of options with timestamps only, in bytes.
+/// Length in bytes of options that consist only of timestamps.
 const TIMESTAMPS_ALONE_BYTES: usize = 12;
 /// Maximum window scale (RFC 7323).
 const SCALE_MAX: u8 = 14;

@@ -1,9 +1,8 @@
-//! Tracks holes. A hole is a range of sequence numbers whose data has not been captured yet, although later data has
-//! been captured.
+//! Tracks holes: ranges of sequence numbers that have not been captured, although later data has.
 
 use super::frame::{TcpFrame, is_before};
 
-/// A missing range of sequence numbers.
+/// Missing range of sequence numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
     start: u32,
@@ -12,17 +11,17 @@ pub(super) struct Hole {
     pub(super) since_ns: u64,
     /// Timestamp value of the frame after the hole.
     pub(super) timestamp: Option<u32>,
-    /// Last timestamp value of the peer before the hole opened. A retransmission because of the hole echoes this value
+    /// The peer's last timestamp value before the hole opened. A retransmission that fills the hole echoes this value
     /// or a later one.
     pub(super) peer_timestamp: Option<u32>,
 }
 
-/// Holes of one direction, in sequence order; at most [`HOLES_MAX`].
+/// Holes in one direction, in sequence order; at most [`HOLES_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holes(Vec<Hole>);
 
 impl Holes {
-    /// Opens a hole before a frame; returns whether the first hole was dropped because of the limit.
+    /// Opens a hole before a frame. Returns whether the first hole had to be dropped because of the limit.
     pub(super) fn open(&mut self, start: u32, frame: &TcpFrame, peer: Option<u32>) -> bool {
         let is_full = self.0.len() >= HOLES_MAX;
         if is_full {
@@ -38,8 +37,7 @@ impl Holes {
         is_full
     }
 
-    /// Fills the parts of holes that a range covers; returns the number of bytes filled, and the first hole that was
-    /// touched.
+    /// Fills the parts of holes that a range covers. Returns the number of bytes filled, and the first hole affected.
     pub(super) fn fill(&mut self, start: u32, end: u32) -> (u32, Option<Hole>) {
         let (mut bytes, mut first) = (0, None);
         let mut place = 0;
@@ -63,7 +61,7 @@ impl Holes {
         (bytes, first)
     }
 
-    /// Closes the acknowledged holes; returns the number of bytes that were never captured.
+    /// Closes the holes that have been acknowledged. Returns the number of bytes in them, which were never captured.
     pub(super) fn close(&mut self, ack: u32) -> u32 {
         let mut bytes = 0;
         while let Some(hole) = self.0.first_mut().filter(|hole| is_before(hole.start, ack)) {
@@ -83,5 +81,6 @@ impl Holes {
     }
 }
 
-/// Maximum number of holes in one direction. Each has 32 bytes, allocated when the first one opens.
+/// Maximum number of holes in one direction. Each takes 32 bytes, and the memory is allocated when the first hole
+/// opens.
 pub(super) const HOLES_MAX: usize = 64;

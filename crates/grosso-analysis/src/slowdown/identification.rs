@@ -1,47 +1,47 @@
-//! Derives the order in which a host sent its packets from the IPv4 identifications.
+//! Derives the order in which a host sent its packets from the IPv4 IDs (the identification field).
 
 use super::frame::TcpFrame;
 
-/// Time at which a frame was sent, relative to the other frames of its direction.
+/// Time at which a frame was sent, relative to other frames in the same direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// Sent after all earlier frames; this many packets are missing in between.
+    /// Sent after all earlier frames. The value is the number of packets missing in between.
     Later(u16),
-    /// Sent before an earlier frame of the capture.
+    /// Sent before a frame that was captured earlier.
     Earlier,
-    /// Same identification as the previous frame.
+    /// Copy: the ID is that of the previous frame.
     Copy,
-    /// The identification does not show when the frame was sent.
+    /// The ID does not show when the frame was sent.
     Unknown,
 }
 
 impl Sent {
-    /// Returns whether a later frame was captured before this one, or this one is a copy.
+    /// Returns whether the frame is a copy, or was sent before a frame that was captured earlier.
     pub(super) const fn is_old(self) -> bool {
         matches!(self, Self::Earlier | Self::Copy)
     }
 }
 
-/// Identifications of one direction.
+/// IDs in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SentOrder {
-    /// Identification of the next packet; `None` before the first.
+    /// Expected ID of the next packet; `None` before the first packet.
     next: Option<u16>,
     last: u16,
     exact: u32,
     gaps: u32,
     backward: u32,
-    /// Number of increases that are too large for a counter that only this flow uses.
+    /// Number of steps that are too large for a counter used only by this flow.
     wild: u32,
-    /// Number of frames with the identification of the previous frame.
+    /// Number of frames with the same ID as the previous frame.
     fixed: u32,
-    /// Number of increases that occurred because another flow of the host used the same counter.
+    /// Number of steps caused by another flow of the host that uses the same counter.
     pub(super) shared: u32,
-    /// Source address of the direction; `None` before its first identification.
+    /// Source address of the direction; `None` until its first ID.
     pub(super) source: Option<Source>,
 }
 
-/// Reference to a source address: slot and tag in the table of identifications.
+/// Reference to a source address: slot and tag in the ID table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) tag: u32,
@@ -49,7 +49,7 @@ pub(super) struct Source {
 }
 
 impl SentOrder {
-    /// Processes a frame, and returns when it was sent relative to the earlier frames.
+    /// Processes a frame. Returns when it was sent relative to earlier frames.
     pub(super) fn observe(&mut self, frame: &TcpFrame) -> Sent {
         let Some(identification) = frame.identification else { return Sent::Unknown };
         let after = identification.wrapping_add(frame.packets as u16);
@@ -86,19 +86,19 @@ impl SentOrder {
         if self.is_order() { sent } else { Sent::Unknown }
     }
 
-    /// Returns whether identifications show the order of packets.
+    /// Returns whether the IDs reveal the order of packets.
     pub(super) fn is_order(&self) -> bool {
         let steps = self.exact + self.gaps + self.backward;
         steps >= STEPS_MIN && steps >= 4 * self.wild && steps >= 2 * self.fixed
     }
 
-    /// Returns whether only this flow uses the counter. If so, gaps in the identifications show missing packets.
+    /// Returns whether only this flow uses the counter. If so, gaps in the IDs indicate missing packets.
     pub(super) fn is_own(&self) -> bool {
         self.is_order() && self.exact >= self.gaps / 3 && self.shared <= self.gaps / 8
     }
 }
 
-/// Maximum step between two frames of a flow.
+/// Maximum step between two consecutive frames of a flow.
 const STEP_MAX: i16 = 512;
-/// Minimum number of steps that show an order.
+/// Minimum number of steps that establish an order.
 const STEPS_MIN: u32 = 4;

@@ -1,30 +1,30 @@
-//! Marks on frames. When a coalescer delivers a train, the mark of a frame identifies the flow of the train.
+//! Marks on frames. When a coalescer delivers a train, the marks identify the flow to which it belongs.
 
-/// Slot of a flow in the table, and one of its two directions: 0 or 1.
+/// Slot of a flow in the table, and one of the flow's two directions: 0 or 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotSide {
     pub(super) slot: u32,
     pub(super) side: u8,
 }
 
-/// Mark on a frame: the flow direction to which the frame belongs, and the number of wire packets in the frame.
+/// Mark on a frame: its flow direction, and the number of wire packets in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMark {
     pub(super) place: SlotSide,
-    /// Number of the flow, which distinguishes it from later flows in its slot.
+    /// Serial number of the flow, which distinguishes it from later flows in the same slot.
     pub(super) serial: u32,
     pub(super) is_tcp: bool,
-    /// Number of packets on the wire.
+    /// Number of wire packets.
     pub(crate) packets: u32,
 }
 
-/// A train that a coalescer delivered, with the flow direction to which it belongs.
+/// Train delivered by a coalescer, with the flow direction to which it belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedTrain {
     pub(crate) first: FlowMark,
-    /// Number of packets on the wire.
+    /// Number of wire packets.
     pub(crate) packets: u64,
-    /// Reason for the end of the train.
+    /// Reason why the train ended.
     pub(crate) ended: &'static str,
 }
 

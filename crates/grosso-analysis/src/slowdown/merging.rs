@@ -1,4 +1,4 @@
-//! Counts the trains of one direction that a coalescer delivers.
+//! Statistics on the trains that a coalescer delivers in one flow direction.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,26 +9,26 @@ use crate::{
     report::Counts,
 };
 
-/// Trains of one direction so far.
+/// Trains in one direction so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Merging {
     trains: u64,
     packets: u64,
-    /// Number of trains by the reason why they ended. There are at most as many entries as the engine has reasons.
+    /// Number of trains by the reason why they ended, with at most one entry for each reason in the engine.
     ended: Vec<(&'static str, u64)>,
     /// Waiting times of frames in nanoseconds.
     held: Distribution<HOLD_STEPS>,
 }
 
-/// Statistics on the trains that a coalescer delivers for a direction with data.
+/// Statistics on the trains that a coalescer delivers in a direction that carries data.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FlowMerging {
     /// Delivered frames: superframes, and packets that did not merge.
     pub trains: u64,
     /// Wire packets per delivered frame.
     pub packets_per_train: f64,
-    /// Delivered frames by the reason why the train ended: the property of a packet that prevented merging, otherwise
-    /// the event that ended the train.
+    /// Delivered frames by the reason why the train ended: either a property of a packet prevented merging, or some
+    /// other event ended the train.
     pub ended: Counts,
     /// Waiting times of packets, accurate to 12 %.
     pub held_ns: Option<Quantiles>,
@@ -44,17 +44,17 @@ impl Merging {
         }
     }
 
-    /// Counts the waiting time of a frame of the direction.
+    /// Records the waiting time of a frame in this direction.
     pub(super) fn hold(&mut self, waited_ns: u64) {
         self.held.add(waited_ns, 1);
     }
 
-    /// Returns the packets per train in tenths.
+    /// Returns the average number of packets per train, in tenths.
     pub(super) fn train_tenths(&self) -> u64 {
         (10 * self.packets + self.trains / 2) / self.trains.max(1)
     }
 
-    /// Returns the waiting time that 99 % of the frames do not exceed, in nanoseconds.
+    /// Returns the 99th percentile of waiting times, in nanoseconds.
     pub(super) fn held_p99_ns(&self) -> u64 {
         self.held.quantiles().map_or(0, |held| held.p99)
     }
@@ -69,6 +69,6 @@ impl Merging {
     }
 }
 
-/// Number of nanoseconds below which waiting times are exact. Longer times are accurate to an eighth, so a direction
-/// has at most 496 counts.
+/// Waiting time in nanoseconds below which values are exact. Longer times are accurate to an eighth, so there are at
+/// most 496 counts per direction.
 const HOLD_STEPS: u64 = 16;

@@ -1,9 +1,9 @@
-//! Causes that slow the TCP connections of a capture: loss, reordering, acknowledgments, windows, path MTU, and traffic
-//! that receive offload cannot merge.
+//! Causes that slow down the TCP connections in a capture: loss, reordering, acknowledgments, windows, path MTU, and
+//! traffic that receive offload cannot merge.
 //!
 //! [`Connections`] processes every frame once and keeps two fixed-size streams per connection, for at most
-//! [`CONNECTIONS_MAX`] connections. [`Connections::conclude`] converts the figures to [`Slowdowns`]: causes, each with
-//! its evidence, its packets and its remedies.
+//! [`CONNECTIONS_MAX`] connections. [`Connections::conclude`] derives [`Slowdowns`] from the collected statistics: the
+//! causes, each with its evidence, the affected packets and remedies.
 //!
 //! | module | job |
 //! |---|---|

@@ -1,22 +1,22 @@
-//! Table of the currently tracked flows, in bounded memory. Each flow has a slot.
+//! Table of the currently tracked flows, in bounded memory. Each flow occupies a slot.
 
 use std::collections::HashMap;
 
 use super::{mark::SlotSide, merging::Merging};
 use crate::headers::Endpoints;
 
-/// State that a table keeps for both directions of a flow.
+/// State that a table keeps for a flow, covering both directions.
 pub(super) trait Tracked: Default {
-    /// Returns whether the flow had a frame since the last call.
+    /// Returns whether the flow has had a frame since the last call.
     fn take_recent(&mut self) -> bool;
 }
 
-/// Table of flows. A flow beyond the limit replaces an idle one.
+/// Table of flows. Once the limit is reached, a new flow replaces an idle one.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     places: HashMap<Endpoints, SlotSide>,
     pub(super) slots: Vec<FlowSlot<T>>,
-    /// Cached lookup of the last frame: consecutive packets often belong to one flow.
+    /// Result of the last lookup, as a cache: consecutive packets often belong to the same flow.
     last: Option<(Endpoints, SlotSide)>,
     /// Slot at which the next search for an idle flow starts.
     hand: usize,
@@ -27,12 +27,12 @@ pub(super) struct Slots<T> {
 /// A flow and its state.
 #[derive(Debug)]
 pub(super) struct FlowSlot<T> {
-    /// Endpoints in the direction that was observed first.
+    /// Endpoints, in the direction that was seen first.
     pub(super) endpoints: Endpoints,
-    /// Number of the flow, which distinguishes it from earlier flows in this slot.
+    /// Serial number of the flow, which distinguishes it from earlier flows in the same slot.
     pub(super) serial: u32,
     pub(super) tracked: T,
-    /// Trains of both directions; `None` if no replay reports them.
+    /// Trains in both directions; `None` if no replay reports them.
     pub(super) merging: Option<Box<[Merging; 2]>>,
 }
 
@@ -44,7 +44,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T: Tracked> Slots<T> {
-    /// Returns the slot of a direction. If the flow is new and the table is full, also returns the idle flow that it
+    /// Returns the slot of a direction. If the flow is new and the table was full, also returns the idle flow that was
     /// replaced.
     #[inline]
     pub(super) fn place(&mut self, endpoints: Endpoints) -> (SlotSide, Option<Box<FlowSlot<T>>>) {
@@ -86,7 +86,7 @@ impl<T: Tracked> Slots<T> {
         (SlotSide { slot, side: 0 }, replaced)
     }
 
-    /// Returns the slot of a flow that had no frame since the previous search looked at this slot.
+    /// Returns a slot whose flow has had no frame since the previous search checked it.
     fn idle(&mut self) -> usize {
         loop {
             let slot = self.hand;
@@ -104,6 +104,6 @@ impl<T: Tracked> Slots<T> {
     }
 }
 
-/// Maximum number of connections at once, and of UDP flows in a table of flows: about 40 MB and 20 MB. A further
-/// connection replaces an idle one after the causes of the idle one have been derived.
+/// Maximum number of connections at once, and of UDP flows in a flow table. They take about 40 MB and 20 MB. Beyond the
+/// limit, a new connection replaces an idle one, whose causes are derived first.
 pub const CONNECTIONS_MAX: usize = 1 << 15;

@@ -1,4 +1,4 @@
-//! Tracks one direction of a connection: its sequence numbers, and the peer's acknowledgments of these numbers.
+//! Tracks one direction of a connection: its sequence numbers, and the acknowledgments that the peer sends for them.
 
 use std::num::NonZeroU64;
 
@@ -17,84 +17,84 @@ pub(super) struct Stream {
     pub(super) figures: Figures,
     pub(super) order: SentOrder,
     holes: Holes,
-    /// Number of frames, and number of frames with a complete but wrong checksum.
+    /// Number of frames, and how many of them have a complete but wrong checksum.
     seen: u32,
     seen_bad: u32,
-    /// Whether the sequence numbers below are known.
+    /// Whether the sequence numbers in the following fields are known.
     is_known: bool,
-    /// Sequence number after the observed data.
+    /// Sequence number after the data seen so far.
     max: u32,
     /// Sequence number up to which the peer has acknowledged.
     acked: u32,
-    /// Window scale of the SYN.
+    /// Window scale from the SYN.
     scale: Option<u8>,
-    /// Whether a SYN was captured, so that an absent scale means scale 0.
+    /// Whether a SYN was captured. If it was, a missing window scale means a scale of 0.
     has_syn: bool,
-    /// Whether the last frame with data had PSH.
+    /// Whether the last frame with a payload had PSH.
     is_pushed: bool,
-    /// Sequence number of the last frame if it was an acknowledgment without data.
+    /// Sequence number of the last frame, if it was an acknowledgment without payload.
     last_ack: Option<u32>,
-    /// Number of frames with data in the capture before the last one of this direction.
+    /// Number of frames with a payload in the capture before the last one in this direction.
     place: u32,
-    /// Timestamp value of the last frame with data.
+    /// Timestamp value of the last frame with a payload.
     timestamp: Option<u32>,
-    /// Time since which the sender could have sent more data, because at most [`DELAYED_MAX`] segments were not
-    /// acknowledged and the window was open; `None` if it could not.
+    /// Time since which the sender has been able to send more data, because at most [`DELAYED_MAX`] segments were
+    /// unacknowledged and the window was open; `None` if it was not able to.
     open_since: Option<NonZeroU64>,
-    /// Whether the receiver reported a gap at its last acknowledged sequence number.
+    /// Whether the receiver reported a gap that starts at the last sequence number it acknowledged.
     has_gap: bool,
-    /// End of the highest packet that filled a gap or repeated data.
+    /// Highest end of any packet that filled a gap or repeated data.
     repaired: u32,
-    /// Time at which the window was closed; `None` if it is open.
+    /// Time at which the window closed; `None` if it is open.
     zero_since: Option<NonZeroU64>,
-    /// Largest window that the peer announced, in bytes, and the end of its last window; 0 if the scale is unknown.
+    /// Largest window announced by the peer, in bytes, and the end of its latest window; 0 if the scale is unknown.
     window_max: u32,
     window_end: u32,
     stuck: Stuck,
     /// Timestamp value of the last frame.
     pub(super) stamped: Option<u32>,
-    /// First timestamp value, and the time of its frame in nanoseconds; 0 before it.
+    /// First timestamp value, and the time of its frame in nanoseconds; 0 until then.
     stamp_first: u32,
     stamp_first_ns: u64,
-    /// Timestamp value whose echo is awaited, and the time of its frame.
+    /// Timestamp value whose echo is expected, and the time of its frame.
     echo: Option<(u32, NonZeroU64)>,
-    /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
+    /// Minimum time from the capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
-    /// Minimum of the same time, measured only during the handshake and when the peer's application did not pause.
+    /// Same minimum, measured only during the handshake and while the peer's application did not pause.
     pub(super) answer_ns: u64,
-    /// Sum and number of the measured times that are at most [`ECHO_SPREAD`] times the minimum.
+    /// Sum and number of those measured times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
     /// Number of longer measured times.
     echoes_long: u32,
 }
 
-/// State of the connection before a frame with data.
+/// State of the connection just before a frame with a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings {
     /// Minimum round-trip time in nanoseconds; 0 if unknown.
     pub(super) round_trip_ns: u64,
-    /// Minimum time from a captured acknowledgment to the captured data that the sender sends in response without a
-    /// pause of its application, in nanoseconds; 0 if unknown.
+    /// Minimum time, in nanoseconds, between the capture of an acknowledgment and of the data that the sender sends in
+    /// response, excluding pauses of its application; 0 if unknown.
     pub(super) answer_ns: u64,
     /// Time since the last frame in either direction, in nanoseconds.
     pub(super) quiet_ns: u64,
-    /// Last timestamp value of the peer.
+    /// The peer's last timestamp value.
     pub(super) peer_timestamp: Option<u32>,
 }
 
-/// First segment that was not acknowledged.
+/// First segment that has not been acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stuck {
     start: u32,
     bytes: u32,
     times: u32,
-    /// Payload of the largest packet that was acknowledged.
+    /// Payload of the largest acknowledged packet.
     passed_bytes: u32,
-    /// End of the first larger packet, and its payload; 0 if none is in flight.
+    /// End and payload of the first packet in flight that is larger; 0 if there is none.
     larger_end: u32,
     larger_bytes: u32,
-    /// End of a smaller packet that was sent in place of the stuck one.
+    /// End of a smaller packet that was sent in place of the stuck segment.
     smaller_end: Option<u32>,
 }
 
@@ -109,7 +109,7 @@ impl Stream {
         (self.scale, self.has_syn) = (frame.window_scale, true);
     }
 
-    /// Restarts the tracking at sequence number `first`.
+    /// Restarts tracking at sequence number `first`.
     fn restart(&mut self, first: u32) {
         self.holes.clear();
         (self.max, self.acked, self.repaired, self.is_known) = (first, first, first, true);
@@ -117,8 +117,8 @@ impl Stream {
         (self.has_gap, self.stuck) = Default::default();
     }
 
-    /// Returns whether the path damaged a frame, so that its fields must be ignored. If most checksums of a host are
-    /// wrong, the frames are not damaged: the host leaves checksums to its device.
+    /// Returns whether the path damaged a frame, so that its fields must be ignored. If most of a host's checksums are
+    /// wrong, its frames are not damaged: the host leaves checksums to its device.
     pub(super) fn is_damaged(&mut self, frame: &TcpFrame) -> bool {
         let is_rare = self.seen_bad <= self.seen / DAMAGED_SHARE;
         self.seen = self.seen.saturating_add(1);
@@ -133,7 +133,7 @@ impl Stream {
         is_damaged
     }
 
-    /// Processes the sending order of a frame, and counts missing acknowledgments.
+    /// Determines the position of a frame in the sending order, and counts missing acknowledgments.
     pub(super) fn follow(&mut self, frame: &TcpFrame) -> Sent {
         let sent = self.order.observe(frame);
         let pure = frame.is_pure_ack().then_some(frame.sequence);
@@ -155,14 +155,14 @@ impl Stream {
         sent
     }
 
-    /// Processes a frame with data.
+    /// Processes a frame with a payload.
     pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, around: &Surroundings) {
         let &Surroundings { round_trip_ns, quiet_ns, peer_timestamp, .. } = around;
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
             self.restart(start);
         }
-        // A probe of a closed window, or a keepalive, repeats one byte.
+        // A window probe or a keepalive repeats one byte.
         if frame.payload == 1 && end == self.max && end == self.acked {
             return;
         }
@@ -204,7 +204,7 @@ impl Stream {
         self.find_room(frame.time_ns);
     }
 
-    /// Records the time since which the sender could have sent more.
+    /// Updates the time since which the sender has been able to send more.
     fn find_room(&mut self, now_ns: u64) {
         let segment = self.figures.segment_max;
         // The receiver may delay the acknowledgment of the last segments.
@@ -218,19 +218,19 @@ impl Stream {
         };
     }
 
-    /// Returns whether the sender has sent all data of its application, as far as the frames show.
+    /// Returns whether the sender appears to have sent everything its application wrote.
     pub(super) const fn is_drained(&self) -> bool {
         self.is_pushed && self.open_since.is_some()
     }
 
-    /// Counts a wait of the sender that ends at `now_ns`: a pause of its application, or a wait for acknowledgments.
-    /// The direction was idle for `idle_ns`.
+    /// Counts a wait that ends when the sender sends again at `now_ns`: either a pause of its application, or a wait
+    /// for acknowledgments. The direction was idle for `idle_ns`.
     fn wait(&mut self, now_ns: u64, idle_ns: u64, around: &Surroundings) {
         let &Surroundings { round_trip_ns, answer_ns, .. } = around;
         let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         let figures = &mut self.figures;
-        // A sender that waits for acknowledgments sends as soon as they arrive, and a sender with more data does not
-        // set PSH.
+        // A sender that waits for acknowledgments sends as soon as they arrive, and a sender that has more data does
+        // not set PSH.
         if self.is_pushed && open_ns > answer_ns.saturating_add(answer_ns / 2).max(PAUSE_NS) {
             figures.pauses += 1;
             figures.paused_ns = figures.paused_ns.saturating_add(idle_ns);
@@ -266,7 +266,8 @@ impl Stream {
         figures.bad += u32::from(frame.is_bad);
     }
 
-    /// Counts packets that fill a hole: they were late, or their first copies were lost before the capture point.
+    /// Counts packets that fill a hole. Either they were late, or their first copies were lost before the capture
+    /// point.
     fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
         let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
         let by_timestamps = self.is_late(frame, hole, elapsed_ns);
@@ -293,21 +294,21 @@ impl Stream {
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
     }
 
-    /// Returns whether a frame that fills a hole is late: its timestamps show that it was sent before the frame after
-    /// the hole, and is not a retransmission. Returns `None` if the timestamps do not show it.
+    /// Returns whether a frame that fills a hole is merely late: its timestamps show that it was sent before the frame
+    /// that follows the hole, so it is not a retransmission. Returns `None` if the timestamps are inconclusive.
     fn is_late(&self, frame: &TcpFrame, hole: &Hole, elapsed_ns: u64) -> Option<bool> {
         let ((own, echo), after) = frame.timestamps.zip(hole.timestamp)?;
         if own != after {
             return Some(is_before(own, after));
         }
-        // A retransmission answers an acknowledgment that the peer sent after the hole opened.
+        // A retransmission follows an acknowledgment that the peer sent after the hole opened.
         let is_older = hole.peer_timestamp.is_some_and(|peer| is_before(echo, peer));
-        // The clock ticks while a retransmission waits for its acknowledgment.
+        // The timestamp clock advances while a retransmission waits for its acknowledgment.
         let is_still = self.tick_ns().is_some_and(|tick_ns| elapsed_ns / TICKS_MIN > tick_ns);
         (is_older || is_still).then_some(true)
     }
 
-    /// Returns the duration of a tick of the timestamp clock in nanoseconds; `None` if it is unknown.
+    /// Returns the tick length of the timestamp clock in nanoseconds; `None` if unknown.
     fn tick_ns(&self) -> Option<u64> {
         let ticks = u64::from(self.stamped?.wrapping_sub(self.stamp_first));
         let elapsed_ns = self.figures.last_ns.saturating_sub(self.stamp_first_ns);
@@ -317,7 +318,7 @@ impl Stream {
     /// Counts packets whose data had already been captured.
     fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
         if sent == Sent::Earlier && packets <= self.figures.lost_before {
-            // A retransmission overtook the packet.
+            // A retransmission overtook the original packet.
             self.figures.lost_before -= packets;
             self.figures.late += packets;
             return;
@@ -339,7 +340,7 @@ impl Stream {
             (stuck.start, stuck.bytes, stuck.times) = (frame.sequence, frame.segment, 1);
             stuck.smaller_end = None;
         }
-        // The retransmission is as large as before, or it is a smaller probe.
+        // The retransmission is either as large as before, or a smaller probe.
         if u64::from(frame.segment) * 10 < u64::from(stuck.bytes) * 9 {
             stuck.smaller_end = Some(frame.end());
             stuck.larger_bytes = 0;
@@ -352,7 +353,7 @@ impl Stream {
         }
     }
 
-    /// Processes an acknowledgment of the peer, whose SYN had the window scale `scale`.
+    /// Processes an acknowledgment from the peer. `scale` is the window scale in the peer's SYN.
     pub(super) fn acknowledge(&mut self, frame: &TcpFrame, ack: u32, scale: Option<u8>) {
         let window = scale.map(|scale| u32::from(frame.window) << scale);
         self.take_window(frame, ack, window);
@@ -372,7 +373,7 @@ impl Stream {
         if missing > 0 && figures.segment_max > 0 {
             figures.uncaptured += missing.div_ceil(figures.segment_max);
         }
-        // A FIN uses a sequence number but has no data.
+        // A FIN takes up a sequence number but carries no data.
         let beyond = ack.wrapping_sub(self.max);
         if is_before(self.max, ack) && beyond > 1 && figures.frames > 0 {
             figures.uncaptured += beyond.div_ceil(figures.segment_max.max(1));
@@ -380,7 +381,7 @@ impl Stream {
         if is_before(self.max, ack) {
             self.max = ack;
         }
-        // A retransmission above the gap implies that the gap was retransmitted too.
+        // A retransmission beyond the gap implies that the gap was retransmitted too.
         let is_repaired = is_before(self.acked, self.repaired);
         if self.has_gap && !is_repaired && missing == 0 {
             figures.healed += 1;
@@ -397,7 +398,7 @@ impl Stream {
     fn pass(&mut self, ack: u32) {
         let stuck = &mut self.stuck;
         if stuck.larger_bytes > 0 && !is_before(ack, stuck.larger_end) {
-            // Smaller packets in place of a larger one show nothing about its size.
+            // If smaller packets replaced a larger one, they say nothing about its size.
             if stuck.smaller_end.is_none() {
                 stuck.passed_bytes = stuck.passed_bytes.max(stuck.larger_bytes);
             }
@@ -417,7 +418,7 @@ impl Stream {
         }
     }
 
-    /// Reads the SACK blocks; returns whether they report a gap.
+    /// Parses the SACK blocks. Returns whether they report a gap.
     fn take_blocks(&mut self, frame: &TcpFrame, ack: u32) -> bool {
         let [Some((left, right)), second] = frame.blocks else { return false };
         let is_inside = |(from, to): (u32, u32)| !is_before(left, from) && !is_before(to, right);
@@ -458,15 +459,15 @@ impl Stream {
         }
     }
 
-    /// Returns whether a window stops the sender: it is zero, or smaller than both a segment and half of the largest
-    /// window (RFC 1122 section 4.2.3.4). `window` is the scaled window; `None` if the scale is unknown.
+    /// Returns whether a window stops the sender, because it is zero or smaller than both a segment and half of the
+    /// largest window (RFC 1122 section 4.2.3.4). `window` is the scaled window; `None` if the scale is unknown.
     fn is_closed(&self, field: u16, window: Option<u32>) -> bool {
         let least = self.figures.segment_max.min(self.window_max / 2);
         field == 0 || window.is_some_and(|window| window < least)
     }
 
-    /// Returns the scale of the windows that this direction announces; `None` if it is unknown. A scale applies only if
-    /// both SYNs have one (RFC 7323).
+    /// Returns the scale of the windows announced in this direction; `None` if unknown. A scale applies only if both
+    /// SYNs have one (RFC 7323).
     pub(super) fn scale_with(&self, peer: &Self) -> Option<u8> {
         (self.has_syn && peer.has_syn).then_some(if peer.scale.is_some() {
             self.scale.unwrap_or(0)
@@ -475,7 +476,7 @@ impl Stream {
         })
     }
 
-    /// Starts to wait for the echo of a frame if its timestamp value is new, and no other echo is awaited.
+    /// Starts waiting for the echo of a frame, if its timestamp value is new and no other echo is expected.
     pub(super) fn stamp(&mut self, frame: &TcpFrame) {
         let Some((value, _)) = frame.timestamps else { return };
         let is_new = self.stamped.replace(value) != Some(value);
@@ -487,8 +488,8 @@ impl Stream {
         }
     }
 
-    /// Processes the timestamp echo in a frame of the peer. If `is_prompt`, the peer's application did not delay the
-    /// frame.
+    /// Processes the timestamp echo in a frame from the peer. `is_prompt` means that the peer's application did not
+    /// delay the frame.
     pub(super) fn observe_echo(&mut self, frame: &TcpFrame, is_prompt: bool) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
@@ -512,48 +513,50 @@ impl Stream {
         }
     }
 
-    /// Returns the mean time from this capture point to the peer and back without pauses, in nanoseconds; 0 if unknown.
+    /// Returns the mean time from the capture point to the peer and back, excluding pauses, in nanoseconds; 0 if
+    /// unknown.
     pub(super) fn echo_mean_ns(&self) -> u64 {
         self.echoes_ns / u64::from(self.echoes.max(1))
     }
 
-    /// Returns whether the time from this capture point to the peer and back hardly varies, so that no queue fills.
+    /// Returns whether the time from the capture point to the peer and back hardly varies, which means that no queue
+    /// fills up.
     pub(super) fn is_echo_steady(&self) -> bool {
         let mean_ns = self.echo_mean_ns();
         mean_ns > 0 && mean_ns / 3 <= self.echo_ns / 2 && self.echoes_long <= self.echoes / 4
     }
 
-    /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
+    /// Returns the total time with a closed window until `now_ns`, in nanoseconds.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
         let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         self.figures.zero_ns.saturating_add(open_ns)
     }
 }
 
-/// Maximum number of bytes between two frames of one direction. A larger jump restarts the tracking.
+/// Maximum distance in bytes between two frames in one direction. A larger jump restarts tracking.
 const JUMP_MAX: u32 = 1 << 30;
-/// Maximum number of packets that one DSACK block reports.
+/// Maximum number of packets that a single DSACK block reports.
 const RECEIVED_TWICE_MAX: u32 = 64;
-/// Minimum silence before a retransmission that arrives in order, in nanoseconds: Linux's shortest retransmission timer
-/// is longer.
+/// Minimum silence before a retransmission that arrives in order, in nanoseconds. Linux's shortest retransmission timer
+/// is longer than this.
 const QUIET_NS: u64 = 10_000_000;
-/// Maximum number of segments whose acknowledgment a receiver delays (RFC 9293 section 3.8.6.3).
+/// Maximum number of segments for which a receiver delays the acknowledgment (RFC 9293 section 3.8.6.3).
 const DELAYED_MAX: u32 = 2;
-/// Minimum silence that counts as a pause of the sender, in nanoseconds.
+/// Minimum silence that counts as a pause by the sender, in nanoseconds.
 const PAUSE_NS: u64 = 5_000_000;
 /// Minimum time without data that counts as a wait for acknowledgments, in nanoseconds.
 const WAIT_NS: u64 = 1_000_000;
-/// Minimum number of ticks of the timestamp clock between a frame and a frame that was sent because of it.
+/// Minimum number of timestamp clock ticks between a frame and a frame sent in response to it.
 const TICKS_MIN: u64 = 2;
-/// Maximum delay of reordered packets if the round-trip time is unknown, in nanoseconds. Packets with a longer delay
-/// count as lost.
+/// Maximum delay of reordered packets, in nanoseconds, if the round-trip time is unknown. Packets that are delayed
+/// longer count as lost.
 const LATE_NS: u64 = 3_000_000;
-/// Divisor for the maximum share of frames that the path damages: at most one in `DAMAGED_SHARE`.
+/// Inverse of the maximum share of frames that the path damages.
 const DAMAGED_SHARE: u32 = 8;
-/// Maximum ratio of an echo time to the minimum. A longer echo time includes a delay by the application.
+/// Maximum ratio of an echo time to the minimum. A longer echo time includes an application delay.
 const ECHO_SPREAD: u64 = 4;
-/// Minimum number of packets of other flows between two packets of a flow. A poll of 64 packets then contains at most
-/// four packets of the flow.
+/// Minimum number of packets from other flows between two packets of a flow. At this spacing, a poll of 64 packets
+/// contains at most four packets of the flow.
 pub(super) const ALTERNATING_MIN: u32 = 15;
 /// Maximum time between back-to-back packets, in nanoseconds.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

@@ -1,4 +1,4 @@
-//! Sums up the causes found in all directions.
+//! Summarizes the causes found in all directions.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +11,42 @@ use super::{
 };
 use crate::headers::Endpoints;
 
-/// Causes that slow the TCP directions of a capture.
+/// Causes that slow down TCP in a capture.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Slowdowns {
-    /// Number of flow directions with data.
+    /// Number of flow directions that carry data.
     pub directions: u64,
     /// Number of flow directions in which a cause was found.
     pub slow_directions: u64,
-    /// Connections that were evaluated before their end, to make room for others.
+    /// Connections that were evaluated before they ended, to make room for others.
     pub evicted: u64,
-    /// Packets that were acknowledged and are not in the capture.
+    /// Packets that were acknowledged but not captured.
     pub uncaptured_packets: u64,
-    /// The largest flow directions, if requested.
+    /// Table of the highest-ranked flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
-    /// The causes, most important first. A cause is ranked by the number of packets in the directions in which it is
-    /// the most important cause.
+    /// Causes, most important first. A cause is ranked by the number of packets in the directions for which it is the
+    /// most important one.
     pub causes: Vec<Slow>,
 }
 
-/// A cause, summarized over all directions in which it was found.
+/// Cause, summarized over all directions in which it was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Slow {
     /// Number of flow directions with this cause.
     pub directions: u64,
-    /// The direction with the most affected packets, as `source > destination`.
+    /// Direction with the most affected packets, in the form `source > destination`.
     pub flow: String,
     /// The cause in the direction `flow`.
     #[serde(flatten)]
     pub finding: Finding,
-    /// Linux settings that remove the cause or show its origin.
+    /// Linux settings that remove the cause or reveal where it originates.
     pub linux: &'static str,
     /// Grosso command that helps, if any.
     pub grosso: Option<String>,
 }
 
-/// Sums over the directions that were searched for causes so far.
+/// Totals over the directions analyzed so far.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     directions: u64,
@@ -60,13 +60,13 @@ pub(super) struct Totals {
 #[derive(Debug)]
 struct CauseTotal {
     directions: u64,
-    /// Number of packets in the directions whose most important cause is this one.
+    /// Number of packets in the directions for which this is the most important cause.
     first_packets: u64,
     worst: (Endpoints, Finding),
 }
 
 impl Totals {
-    /// Adds the causes of one direction, the most important first.
+    /// Adds the causes found in one direction, ordered by importance.
     pub(super) fn add(&mut self, judged: &JudgedFlow<'_>, findings: Vec<Finding>) {
         let &JudgedFlow { flow, figures, .. } = judged;
         if let Some(ranking) = &mut self.ranking {

@@ -24,7 +24,7 @@ use crate::{
     headers::Endpoint,
 };
 
-/// Tracker of TCP connections: processes the frames of a capture and finds what slows each direction.
+/// Tracker for TCP connections: processes the frames of a capture and finds what slows down each direction.
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Slots<Connection>,
@@ -33,7 +33,7 @@ pub struct Connections {
     totals: Totals,
     /// Number of TCP frames with data.
     frames: u32,
-    /// MTUs of paths according to ICMP messages; at most [`PATHS_MAX`].
+    /// Path MTUs reported by ICMP messages; at most [`PATHS_MAX`].
     paths: HashMap<Path, TooBig>,
     sources: Sources,
 }
@@ -43,12 +43,12 @@ pub struct Connections {
 struct TooBig {
     mtu: u16,
     quoted: u16,
-    /// Times of the first and the last message in nanoseconds.
+    /// Times of the first and last messages in nanoseconds.
     since_ns: u64,
     last_ns: u64,
 }
 
-/// Table with the next expected identification of each source address, and its connection.
+/// Table of source addresses: the next expected IP ID of each, and the connection that used the previous one.
 #[derive(Debug)]
 struct Sources {
     hasher: RandomState,
@@ -56,20 +56,22 @@ struct Sources {
 }
 
 impl Connections {
-    /// Enables the flow table with the `limit` largest directions by one figure; at most [`ROWS_MAX`].
+    /// Enables the flow table. It lists the `limit` largest directions by the sort key `order`, but at most
+    /// [`ROWS_MAX`].
     ///
     /// [`ROWS_MAX`]: super::ROWS_MAX
     pub fn list_flows(&mut self, order: FlowOrder, limit: usize) {
         self.totals.ranking = Some(Ranking::new(order, limit.min(ROWS_MAX)));
     }
 
-    /// Enables the flow table with all directions. Rows of evicted flows accumulate until [`Self::drain_flows`].
+    /// Enables the flow table for all directions. Rows of evicted flows accumulate until [`Self::drain_flows`] is
+    /// called.
     #[cfg(feature = "tables")]
     pub(crate) fn list_all_flows(&mut self) {
         self.totals.ranking = Some(Ranking::new(FlowOrder::default(), usize::MAX));
     }
 
-    /// Returns the rows of the flows that were evicted since the last call.
+    /// Returns the rows of the flows evicted since the last call.
     #[cfg(feature = "tables")]
     pub(crate) fn drain_flows(&mut self) -> impl Iterator<Item = FlowRow> {
         self.totals.ranking.iter_mut().flat_map(Ranking::drain)
@@ -80,19 +82,20 @@ impl Connections {
         self.totals.ranking.is_some()
     }
 
-    /// Sets the name of the rules that [`Self::add_train`] reports with each train.
+    /// Sets the description of the merge rules that is reported along with the trains.
     pub(crate) fn merged_by(&mut self, rules: String) {
         if let Some(ranking) = &mut self.totals.ranking {
             ranking.merged_by = Some(rules);
         }
     }
 
-    /// Processes a frame with its classification; `is_bad` means that one of its checksums is complete but wrong.
+    /// Processes a frame with its classification. `is_bad` means that a checksum in it is complete but wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
         self.mark(sight, judgment, is_bad);
     }
 
-    /// Processes a frame like [`Self::observe`]. Returns the direction of a frame with data, to report its train later.
+    /// Processes a frame like [`Self::observe`]. If it has a payload, returns its direction, so that its train can be
+    /// reported later.
     pub(crate) fn mark(
         &mut self,
         sight: &Sight<'_>,
@@ -148,7 +151,7 @@ impl Connections {
         Some(FlowMark::new(place, slot.serial, false, packets))
     }
 
-    /// Returns the trains of a direction; `None` if another flow has replaced it.
+    /// Returns the trains of a direction; `None` if another flow has taken its place.
     fn merging_mut(&mut self, mark: &FlowMark) -> Option<&mut Merging> {
         let (serial, merging) = if mark.is_tcp {
             let slot = self.slots.get_mut(mark.place)?;
@@ -161,14 +164,14 @@ impl Connections {
         is_it.then(|| &mut merging.get_or_insert_default()[usize::from(mark.place.side)])
     }
 
-    /// Adds a train that a coalescer delivered.
+    /// Adds a train delivered by a coalescer.
     pub(crate) fn add_train(&mut self, train: &EndedTrain) {
         if let Some(merging) = self.merging_mut(&train.first) {
             merging.add(train);
         }
     }
 
-    /// Adds the waiting time of a frame that a coalescer delivered.
+    /// Adds the waiting time of a frame delivered by a coalescer.
     pub(crate) fn add_hold(&mut self, mark: &FlowMark, waited_ns: u64) {
         if let Some(merging) = self.merging_mut(mark) {
             merging.hold(waited_ns);
@@ -189,7 +192,8 @@ impl Connections {
         known.last_ns = since_ns;
     }
 
-    /// Compares a packet with the path MTU from ICMP messages. `is_guessed` means that the packet may be a superframe.
+    /// Compares a packet with the path MTU from ICMP messages. `is_guessed` means that the packet may actually be a
+    /// superframe.
     fn compare_with_path(
         &mut self,
         sight: &Sight<'_>,
@@ -217,7 +221,7 @@ impl Connections {
         }
     }
 
-    /// Returns the causes that slow the observed directions.
+    /// Returns the causes that slow down the observed directions.
     pub fn conclude(mut self) -> Slowdowns {
         for slot in &self.slots.slots {
             causes::judge(slot, &mut self.totals);
@@ -247,7 +251,7 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Returns the table slot and the tag for the identifications of a host.
+    /// Returns the table slot and the tag for a host's IP IDs.
     fn place(&mut self, source: &Endpoint) -> Source {
         if self.slots.is_empty() {
             self.slots.resize(SOURCES_MAX, (0, 0, 0));
@@ -256,7 +260,7 @@ impl Sources {
         Source { tag: (hash >> 32) as u32 | 1, place: (hash as usize % SOURCES_MAX) as u16 }
     }
 
-    /// Returns whether the identification of a frame continues the sequence of another connection of the same host.
+    /// Returns whether the frame's IP ID continues the sequence of another connection of the same host.
     fn is_shared(&mut self, source: Source, slot: u32, frame: &TcpFrame) -> bool {
         let Some(identification) = frame.identification else { return false };
         let Source { tag, place } = source;
@@ -267,11 +271,11 @@ impl Sources {
     }
 }
 
-// Each of the two streams has at most 488 bytes. Holes are allocated separately, because few directions have any.
+// Each of the two streams takes at most 488 bytes. Holes are allocated separately, because few directions have any.
 const _: () = assert!(size_of::<Connection>() <= 1024);
 /// Maximum number of paths whose MTU is stored.
 const PATHS_MAX: usize = 1 << 12;
-/// Number of slots for identifications of source addresses: 12 KB.
+/// Number of table slots for the IP IDs of source addresses: 12 KB.
 const SOURCES_MAX: usize = 1 << 10;
-/// Minimum time that a sender is given to obey an ICMP message, in nanoseconds.
+/// Minimum time in nanoseconds within which a sender is expected to obey an ICMP message.
 const SETTLED_NS: u64 = 5_000_000;

@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Slowdowns {
-    /// Returns the rows of a report: each cause with its evidence, its direction and its remedies; empty without TCP
+    /// Returns the rows of a report: each cause with its evidence, direction and remedies. Empty if there is no TCP
     /// data.
     pub fn text(&self, style: Style) -> String {
         if self.directions == 0 {
@@ -60,7 +60,7 @@ fn row(label: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     lines.collect()
 }
 
-/// Formats how much a cause affects: packets, bytes and times.
+/// Formats the extent of a cause: packets, bytes and times.
 fn measure(finding: &Finding) -> String {
     let Finding { cause, packets, of_packets, bytes, time_ns, .. } = finding;
     let bytes = bytes.unwrap_or(0);

@@ -5,7 +5,7 @@ use arrow_schema::ArrowError;
 
 use super::columns::{Columns, Take};
 
-/// Collector of rows, which passes them on in batches.
+/// Collector that passes rows on in batches.
 #[derive(Debug)]
 pub struct Batches<C, F> {
     columns: C,
@@ -16,7 +16,7 @@ pub struct Batches<C, F> {
 
 impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F> {
     /// Creates a collector for `columns`. `pass_on` receives each batch, or the error that prevented it, and returns
-    /// whether it accepts more batches.
+    /// whether it wants more batches.
     pub fn new(columns: C, pass_on: F) -> Self {
         Self { columns, rows: 0, bytes: 0, pass_on }
     }
@@ -47,5 +47,5 @@ impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F
 
 /// Maximum number of rows in a batch.
 const BATCH_ROWS_MAX: usize = 16_384;
-/// Number of bytes of captured packets, or of packet numbers, at which a batch is full.
+/// Number of bytes, in captured packets or packet numbers, at which a batch is full.
 const BATCH_BYTES_MAX: usize = 4 << 20;

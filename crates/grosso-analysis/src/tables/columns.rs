@@ -1,4 +1,4 @@
-//! Columns of each table, for the files of `export` and for Python.
+//! Columns of all tables, for the files that `export` writes and for Python.
 //!
 //! `docs/export.md` describes the columns.
 
@@ -20,9 +20,9 @@ use super::{
     trains::TrainRow,
 };
 
-/// Columns of a table under construction.
+/// Columns of a table that is being built.
 pub trait Columns {
-    /// Returns the rows since the last batch as a new batch.
+    /// Returns the rows added since the last batch, as a new batch.
     ///
     /// # Errors
     ///
@@ -32,11 +32,11 @@ pub trait Columns {
 
 /// Columns that accept rows of type `Row`.
 pub trait Take<Row> {
-    /// Appends a row, and returns the number of bytes of its variable-length values.
+    /// Appends a row. Returns how many bytes its variable-length values take.
     fn take(&mut self, row: Row) -> usize;
 }
 
-/// Columns about the headers of a packet.
+/// Columns for the headers of a packet.
 #[derive(Debug, Default)]
 struct HeaderColumns {
     protocol: StringBuilder,
@@ -81,7 +81,7 @@ impl HeaderColumns {
     }
 }
 
-/// Column of addresses as text. Packets of one flow often follow each other, so the last text is cached.
+/// Column of addresses in text form. Consecutive packets often belong to the same flow, so the last address is cached.
 #[derive(Debug, Default)]
 struct AddressColumn {
     text: StringBuilder,
@@ -102,7 +102,7 @@ impl AddressColumn {
     }
 }
 
-/// Columns about a frame's position in its file.
+/// Columns for a frame's position in its file.
 #[derive(Debug, Default)]
 struct OriginColumns {
     file: StringBuilder,
@@ -134,7 +134,7 @@ impl OriginColumns {
     }
 }
 
-/// Columns about the frame in which a packet on the wire was captured.
+/// Columns for what is known about the frame that contained a wire packet.
 #[derive(Debug, Default)]
 struct FindingColumns {
     segment: UInt32Builder,
@@ -186,20 +186,20 @@ pub struct PacketColumns {
     packets: UInt32Builder,
     segment_size: UInt16Builder,
     origin: OriginColumns,
-    /// Findings; only in tables of packets on the wire.
+    /// Findings; only in tables of wire packets.
     finding: Option<FindingColumns>,
     /// Captured bytes, if requested.
     data: Option<BinaryBuilder>,
 }
 
-/// Kinds of packet tables, which differ in some columns.
+/// Kind of packet table. The kinds differ in some of their columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketTable {
-    /// Captured frames without their bytes.
+    /// Captured frames, without their bytes.
     Frames,
-    /// Captured frames with their bytes.
+    /// Captured frames, with their bytes.
     FramesWithData,
-    /// Packets on the wire.
+    /// Wire packets.
     Wire,
 }
 
@@ -398,7 +398,7 @@ fn times() -> TimestampNanosecondBuilder {
     TimestampNanosecondBuilder::new().with_data_type(time_type())
 }
 
-/// Converts a time to Arrow's type; `None` beyond the year 2262.
+/// Converts a time to Arrow's type; `None` if it is beyond the year 2262.
 fn signed(time_ns: Option<u64>) -> Option<i64> {
     i64::try_from(time_ns?).ok()
 }

@@ -1,4 +1,4 @@
-//! Columns of the table of flows: a row per TCP or UDP direction with data.
+//! Columns of the flow table, which has one row for each TCP or UDP direction that carries data.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     slowdown::{Cause, FlowRow},
 };
 
-/// Columns of flows.
+/// Columns of the flow table.
 #[derive(Debug)]
 pub struct FlowColumns {
     schema: SchemaRef,

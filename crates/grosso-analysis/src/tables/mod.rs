@@ -1,4 +1,4 @@
-//! Tables of the contents of captures, row by row: captured frames, packets on the wire, and trains.
+//! Capture contents as table rows: captured frames, wire packets, and trains.
 //!
 //! | module | contents |
 //! |---|---|
@@ -46,16 +46,17 @@ pub use self::{
 use crate::shard::Shard;
 use crate::{capture::Input, evidence::Nature, replay::Seen};
 
-/// Headers of a packet as shown in tables: innermost addresses, ports and payload.
+/// Packet headers as shown in tables: innermost addresses, ports and payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
-    /// Header stack as in reports, for example `tcp4` or `udp4/vxlan/tcp4`; `None` if the link type is not supported.
+    /// Header stack as it appears in reports, for example `tcp4` or `udp4/vxlan/tcp4`; `None` if the link type is not
+    /// supported.
     pub protocol: Option<&'a str>,
-    /// Source and destination address.
+    /// Source and destination addresses.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// Source and destination port of TCP or UDP.
+    /// TCP or UDP source and destination ports.
     pub ports: Option<(u16, u16)>,
-    /// Length of the TCP or UDP payload in bytes, as the headers declare it.
+    /// Length of the TCP or UDP payload in bytes, as declared by the headers.
     pub payload: Option<u32>,
 }
 
@@ -72,14 +73,14 @@ impl Headers<'_> {
 pub struct FrameOrigin<'a> {
     /// File name as the user typed it.
     pub file: &'a str,
-    /// Frame number in the file, from 1. Packets that a filter excludes count too.
+    /// Frame number in the file, starting at 1. Packets excluded by a filter are counted too.
     pub frame: u64,
-    /// Offset of the frame's record or block, in bytes of the uncompressed file.
+    /// Offset of the frame's record or block in the uncompressed file, in bytes.
     pub offset: u64,
 }
 
-/// Returns the number of packets on the wire that a frame stands for, and the segment size of a superframe. An unknown
-/// number counts as 1.
+/// Returns the number of wire packets that a frame stands for, and the segment size if it is a superframe. An unknown
+/// number of packets counts as 1.
 fn packets_of(seen: &Seen<'_>) -> (u32, Option<u16>) {
     let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else { return (1, None) };
     let Nature::Superframe { ports, size, .. } = judgment.nature else { return (1, None) };
@@ -100,7 +101,7 @@ impl FileNames {
         Self(input.paths().map(|path| path.display().to_string()).collect())
     }
 
-    /// Returns the origin of a frame in the form used by rows.
+    /// Returns the origin of a frame in the form needed by rows.
     pub(crate) fn origin(&self, place: Place) -> FrameOrigin<'_> {
         let file = self.0.get(place.file as usize).map_or("", String::as_str);
         FrameOrigin { file, frame: place.number, offset: place.offset }

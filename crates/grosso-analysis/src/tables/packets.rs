@@ -1,13 +1,13 @@
-//! Rows of the packet table. A row is a captured frame, or one of the wire packets that the frame stands for.
+//! Rows of the packet table. A row is either a captured frame, or one of the wire packets that the frame stands for.
 
 use super::{FileNames, FrameOrigin, Headers};
 
-/// A packet of a capture.
+/// Packet in a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Packet number in the capture, from 1.
+    /// Packet number in the capture, starting at 1.
     pub number: u64,
-    /// Nanoseconds since the Unix epoch; `None` if the format records no time.
+    /// Timestamp in nanoseconds since the Unix epoch; `None` if the format records none.
     pub time_ns: Option<u64>,
     /// Interface number within the section.
     pub interface: u32,
@@ -17,33 +17,33 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Headers of the packet.
     pub headers: Headers<'a>,
-    /// Segment size in bytes. For a captured superframe, the recorded size; for a packet that was split from a
-    /// superframe, the size that the classifier determined.
+    /// Segment size in bytes. For a captured superframe, this is the recorded size. For a packet split from a
+    /// superframe, it is the size that the classifier determined.
     pub segment_size: Option<u16>,
     /// Number of packets in the superframe.
     pub packets: Option<u32>,
     /// Position of the frame in its file.
     pub origin: FrameOrigin<'a>,
-    /// Findings about the frame; empty except for packets on the wire.
+    /// Findings about the frame. Empty unless the row is a wire packet.
     pub finding: FrameFinding,
 }
 
 /// Findings about the frame in which a packet was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFinding {
-    /// Position of the packet in its superframe, from 1.
+    /// Position of the packet in its superframe, starting at 1.
     pub segment: Option<u32>,
-    /// Verdict on the frame's worst checksum; `None` if the frame has no checksum.
+    /// Worst verdict on any checksum in the frame; `None` if the frame has no checksum.
     pub checksum: Option<&'static str>,
-    /// Evidence for the classification as a packet or for the segment size; `None` if there was nothing to decide.
+    /// Evidence that the frame is a single packet, or for its segment size; `None` if there was nothing to decide.
     pub evidence: Option<&'static str>,
-    /// Whether the evidence also allows another answer.
+    /// Whether the evidence also allows a different answer.
     pub is_guess: bool,
     /// Reason why the frame was not split into wire packets; `None` if it was split or is a single packet.
     pub left: Option<&'static str>,
 }
 
-/// Returns the row for a frame that is one packet.
+/// Returns the row for a frame that is a single packet.
 pub(crate) fn row<'a>(
     packet: &grosso_capture::Packet<'a>,
     headers: Headers<'a>,

@@ -16,12 +16,12 @@ use crate::{
     replay::{Purpose, Replay, Rules, Seen},
 };
 
-/// Receiver of rows, which decides whether reading continues. `open` is called once, before the first row.
+/// Receiver of rows, which decides whether to continue reading. `open` is called once, before the first row.
 pub trait Visit<Row> {
-    /// Handles the opening of the captures; returns `false` to end the reading.
+    /// Called when the captures have been opened; returns `false` to stop reading.
     fn open(&mut self) -> bool;
 
-    /// Processes a row; returns `false` to end the reading.
+    /// Processes a row; returns `false` to stop reading.
     fn row(&mut self, row: Row) -> bool;
 }
 
@@ -64,7 +64,7 @@ pub fn visit_packets(
     conclude(ending, &input, session)
 }
 
-/// Returns the number of packets in a superframe: the recorded number, or the one that follows from the segment size.
+/// Returns the number of packets in a superframe, as recorded or as derived from the segment size.
 fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     let size = offload.meta.gso?.size().map(u32::from);
     match (offload.arrivals_ns.len(), offload.parts.len()) {
@@ -74,7 +74,7 @@ fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     }
 }
 
-/// Passes the trains that a receiving host would form to `visit`, one row per train. Every packet is in exactly one
+/// Passes to `visit` the trains that a receiving host would form, one row per train. Every packet is in exactly one
 /// row.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ pub fn visit_trains(
     conclude(ending, &input, session)
 }
 
-/// Converts the reason why reading ended to the result for a table.
+/// Converts the reason why reading ended to the result of the table functions.
 fn conclude(ending: Ending, input: &Input, session: &Session) -> Result<(), Failure> {
     match ending.conclude(input, session, "in the table")? {
         Exit::Interrupted => Err(Failure::interrupted("interrupted before the end")),

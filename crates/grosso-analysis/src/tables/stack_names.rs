@@ -1,11 +1,11 @@
-//! Names of header stacks in tables, each formatted once.
+//! Names of header stacks in tables. Each name is formatted only once.
 
 use grosso_wire::{Kind, Stack};
 
 use super::Headers;
 use crate::headers::{Transport, addresses, ports, protocol};
 
-/// Names of the header stacks that occurred.
+/// Names of the header stacks that have occurred.
 #[derive(Default)]
 pub(crate) struct StackNames {
     known: Vec<(Vec<Kind>, String)>,
@@ -13,7 +13,7 @@ pub(crate) struct StackNames {
 }
 
 impl StackNames {
-    /// Returns the headers of a packet that has `len` bytes on its link.
+    /// Returns the headers of a packet that is `len` bytes long on its link.
     pub(crate) fn headers(&mut self, data: &[u8], len: usize, stack: &Stack) -> Headers<'_> {
         let transport = Transport::of(stack, len);
         Headers {
@@ -45,7 +45,7 @@ impl StackNames {
     }
 }
 
-/// Number of header stacks whose names are cached; one more clears the cache.
+/// Number of header stacks whose names are cached. The cache is cleared when another one is added.
 const STACKS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Rows of the table of trains. A row lists the packets that a coalescer delivers as one frame. Every captured frame is
-//! in exactly one row.
+//! Rows of the train table. A row lists the packets that a coalescer delivers as one frame. Every captured frame is in
+//! exactly one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;
@@ -12,19 +12,19 @@ use crate::replay::{Fate, Receiver, Records, Replay, Seen, why};
 /// Packets that a coalescer delivers as one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainRow<'a> {
-    /// Position in the order of delivery, from 1.
+    /// Position in the order of delivery, starting at 1.
     pub train: u64,
-    /// Packet numbers in the capture, from 1.
+    /// Packet numbers in the capture, starting at 1.
     pub numbers: &'a [u64],
-    /// Times of the first and last packet in nanoseconds, if all packets have one.
+    /// Timestamps of the first and last packets in nanoseconds, if all packets have one.
     pub times_ns: Option<(u64, u64)>,
     /// Interface number of the packets.
     pub interface: u32,
-    /// Number of packets on the wire: greater than the length of `numbers` if the capture contains superframes.
+    /// Number of wire packets. Exceeds the length of `numbers` if the capture contains superframes.
     pub packets: u32,
     /// Length of the delivered frame in bytes.
     pub length: u64,
-    /// Payload bytes of every packet but the last, if there are several packets of one size.
+    /// Payload bytes in each packet except the last, if there are several packets of the same size.
     pub segment_size: Option<u16>,
     /// Headers of the first packet, with the payload length of the train.
     pub headers: Headers<'a>,
@@ -32,16 +32,16 @@ pub struct TrainRow<'a> {
     /// did not examine.
     pub closed: &'static str,
     /// Reason why the packet that ended the train did not join it, or why a packet passed through. `None` if no packet
-    /// caused the delivery, or if packets are not examined one by one.
+    /// caused the delivery, or if packets are not examined individually.
     pub why: Option<&'static str>,
     /// Position of the first frame in its file.
     pub origin: FrameOrigin<'a>,
 }
 
-/// Callback for rows, which returns `false` to end the reading.
+/// Callback for rows, which returns `false` to stop reading.
 pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(TrainRow<'_>) -> bool;
 
-/// Converter of a replay's deliveries to rows.
+/// Converter from a replay's deliveries to rows.
 pub(crate) struct TrainWatcher<'v> {
     take: TakeTrain<'v>,
     /// Whether more rows are accepted.
@@ -65,11 +65,11 @@ struct PendingPacket {
     link: Option<LinkType>,
     ports: Ports,
     place: Place,
-    /// Number of packets on the wire according to the classifier, and their size.
+    /// Number and size of the wire packets according to the classifier.
     judged: (u32, Option<u16>),
 }
 
-/// A train that was delivered while the current packet had no verdict yet.
+/// Train that was delivered before the current packet had a verdict.
 struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
@@ -97,7 +97,7 @@ impl<'v> TrainWatcher<'v> {
         }
     }
 
-    /// Pushes the next packet to a replay, and emits rows for the delivered trains.
+    /// Pushes the next packet to a replay, and emits rows for the trains that are delivered as a result.
     pub(crate) fn push(&mut self, replay: &mut Replay, seen: &Seen<'_>) {
         match replay.push(seen, self) {
             Fate::Engine(verdict) => self.settle(Some((seen.packet.number, verdict))),
@@ -108,14 +108,14 @@ impl<'v> TrainWatcher<'v> {
         }
     }
 
-    /// Emits rows for all trains that the replay holds, at the end of the capture or of a section.
+    /// Emits rows for all trains that the replay still holds, at the end of the capture or of a section.
     pub(crate) fn finish(&mut self, replay: &mut Replay) {
         replay.finish(self);
         self.settle(None);
     }
 
-    /// Emits rows for the trains delivered during the push of a packet. `came` is the number and verdict of that
-    /// packet.
+    /// Emits rows for the trains delivered while a packet was being pushed. `came` is the number of that packet and the
+    /// verdict on it.
     fn settle(&mut self, came: Option<(u64, Verdict)>) {
         let mut leaving = core::mem::take(&mut self.leaving);
         for mut left in leaving.drain(..) {
@@ -186,8 +186,8 @@ impl<'v> TrainWatcher<'v> {
 }
 
 impl Leaving {
-    /// Returns the reason why packet `number` did not join the train. For a train of that packet alone, returns the
-    /// reason why the packet passed through.
+    /// Returns why packet `number` did not join the train. If the train consists of that packet alone, returns why the
+    /// packet passed through.
     fn why(&self, number: u64, verdict: Verdict) -> Option<&'static str> {
         why(self.closed, verdict, self.numbers == [number])
     }
@@ -201,7 +201,7 @@ impl Sink<PortBuffer> for TrainWatcher<'_> {
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
         let last_ns = delivery.parts().last().map_or(0, |part| records.of(&part.buffer).time_ns);
         let joined = delivery.is_joined().then_some(payload as u32);
-        // The engine recognizes superframes only by recorded metadata. The classifier also uses other evidence.
+        // The engine recognizes superframes only by recorded metadata, the classifier by other evidence too.
         let judged: u32 = delivery.parts().map(|part| records.of(&part.buffer).judged.0).sum();
         let (packets, length) = (delivery.packets.max(judged), delivery.len as u64);
         let closed = delivery.closed;

@@ -1,4 +1,4 @@
-//! Converts each captured frame to rows, one for each wire packet in the frame.
+//! Converts each captured frame to rows, one for each wire packet in it.
 
 use grosso::meta::Gso;
 use grosso_capture::PacketMeta;
@@ -18,7 +18,7 @@ use crate::{
     shard::Shard,
 };
 
-/// Converter of frames to rows for packets on the wire.
+/// Converter from frames to rows for wire packets.
 pub(crate) struct WireRows {
     files: FileNames,
     shard: Shard,
@@ -26,11 +26,11 @@ pub(crate) struct WireRows {
     stack: Stack,
     levels: Levels,
     cutter: Cutter,
-    /// Headers of one packet of a superframe.
+    /// Headers of one packet in a superframe.
     inner: Stack,
 }
 
-/// Segment size of a superframe, and the tunnel ports for parsing it.
+/// Segment size of a superframe, and the tunnel ports needed to parse it.
 struct Segmentation {
     gso: Gso,
     size: Size,
@@ -51,10 +51,10 @@ impl WireRows {
         }
     }
 
-    /// Calls `take` for each packet of a frame, or for the frame if it is not split.
+    /// Calls `take` for each packet in a frame, or for the frame itself if it is not split.
     ///
     /// # Errors
-    /// Fails if a segment exceeds its size limit, which would be a bug.
+    /// Fails if a segment is longer than allowed, which would be a bug.
     pub(crate) fn each(
         &mut self,
         seen: &Seen<'_>,
@@ -110,7 +110,7 @@ impl WireRows {
         }
     }
 
-    /// Calls `take` for each packet of a superframe, or returns the reason why it is not split.
+    /// Calls `take` for each packet in a superframe, or returns the reason why the superframe is not split.
     fn cut(
         &mut self,
         seen: &Seen<'_>,

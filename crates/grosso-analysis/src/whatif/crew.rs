@@ -1,7 +1,7 @@
-//! Replays the capture with every setting, on one or several threads.
+//! Replays the capture with every setting, on one or more threads.
 //!
-//! Each thread processes every packet with its share of the settings, so the results do not depend on the number of
-//! threads. All threads share the same batches of packets; a slow thread blocks the reader.
+//! Each thread runs all packets through its share of the settings, so the results do not depend on the number of
+//! threads. All threads read the same batches of packets. A slow thread blocks the reader.
 
 use std::{
     panic::resume_unwind,
@@ -19,7 +19,7 @@ use crate::{
     reports::whatif::Setting,
 };
 
-/// The replays of all settings, in one thread or several.
+/// Replays of all settings, on one or more threads.
 pub(super) enum Crew {
     /// A single thread does all the work.
     Alone(Vec<Trial>),
@@ -32,22 +32,23 @@ pub(super) enum Crew {
     },
 }
 
-/// A thread with a share of the settings.
+/// Thread that handles a share of the settings.
 pub(super) struct Worker {
     steps: SyncSender<Arc<Vec<Step>>>,
     /// Results, with the indices of their settings.
     thread: JoinHandle<Result<Vec<(usize, Setting)>, Failure>>,
 }
 
-/// Input for all replays.
+/// Input to all replays.
 pub(super) enum Step {
     Packet(Kept),
-    /// End of a section of the capture.
+    /// End of a capture section.
     Section,
 }
 
 impl Crew {
-    /// Creates the replays and starts at most `jobs` threads besides the reader; with 1, none is started.
+    /// Creates the replays, and starts at most `jobs` threads in addition to the reader. If `jobs` is 1, no thread is
+    /// started.
     ///
     /// # Errors
     /// Fails if a setting is invalid or a thread cannot be started.
@@ -65,7 +66,7 @@ impl Crew {
         Ok(Self::Many { workers: workers?, batch: Vec::new(), bytes: 0, settings })
     }
 
-    /// Passes a packet to the replays of all settings.
+    /// Passes a packet to all replays.
     pub(super) fn push(&mut self, seen: &Seen<'_>) {
         match self {
             Self::Alone(trials) => {
@@ -160,5 +161,5 @@ impl Worker {
 const BATCH_STEPS: usize = 512;
 /// Total packet length in bytes at which a batch is full.
 const BATCH_BYTES: usize = 1 << 20;
-/// Maximum number of batches that wait for a thread.
+/// Maximum number of batches waiting for a thread.
 const BATCHES: usize = 4;

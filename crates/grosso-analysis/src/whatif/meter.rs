@@ -12,14 +12,14 @@ use crate::{
     replay::{Arrived, Receiver, Seen},
 };
 
-/// Copy of a packet that does not depend on the capture's buffer. The replays of all settings share it.
+/// Copy of a packet that does not depend on the capture's buffer. All replays share it.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Bytes of the packet, preceded by its time if it has a TCP or UDP payload.
+    /// Bytes of the packet, preceded by its timestamp if it has a TCP or UDP payload.
     memory: Arc<Vec<u8>>,
     /// Offset of the packet's bytes.
     start: usize,
-    /// Other properties of the packet; `data` is empty.
+    /// The packet's other properties; `data` is empty.
     properties: Arrived<'static>,
 }
 
@@ -58,7 +58,7 @@ impl Kept {
     }
 }
 
-/// Returns the time that is stored in front of a packet with a payload.
+/// Returns the timestamp stored in front of a packet that has a payload.
 fn time_of_data(packet: &PortBuffer) -> Option<u64> {
     packet.before().first_chunk().copied().map(u64::from_ne_bytes)
 }
@@ -66,8 +66,8 @@ fn time_of_data(packet: &PortBuffer) -> Option<u64> {
 /// Receiver that measures deliveries.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Packets per train, for trains with a TCP or UDP payload. A singleton counts as a train of one even if it could
-    /// not have merged, so that profiles differ only in merging.
+    /// Packets per train, for trains with a TCP or UDP payload. A singleton counts as a train of one packet even if it
+    /// could not have merged, so that differences between profiles are due only to merging.
     pub(super) segments: Distribution,
     /// Waiting times of packets with a payload, in nanoseconds.
     pub(super) held: Distribution,

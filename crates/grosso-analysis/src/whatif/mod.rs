@@ -1,7 +1,8 @@
-//! `grosso whatif`: predicts the effect of profiles, resequencing and holds on the traffic of a capture.
+//! `grosso whatif`: predicts the effect of profiles, resequencing and hold times on the traffic in a capture.
 //!
-//! The capture is read once; every packet goes through one replay per setting. Settings are independent of each other,
-//! so any number of threads gives the same report. The replays of a thread share the packets that they hold.
+//! The capture is read once, and each packet goes through one replay per setting. The settings are independent of each
+//! other, so the report does not depend on the number of threads. Replays on the same thread do not copy the packets
+//! that they hold, but share them.
 
 mod crew;
 mod meter;
@@ -32,42 +33,44 @@ use crate::{
     units,
 };
 
-/// Options of `grosso whatif`, which compares every combination of profile, resequencing and hold time on the traffic
-/// of a capture.
+/// Options for `grosso whatif`, which compares all combinations of profile, resequencing and hold time on the traffic
+/// in a capture.
 #[derive(Debug)]
 pub struct Whatif {
-    /// Names or files of profiles; `all` means every built-in profile.
+    /// Names or files of profiles; `all` stands for every built-in profile.
     pub profiles: Vec<String>,
     /// Hold times of trains.
     pub holds: Vec<HoldTime>,
-    /// Resequencing settings; empty to use the profiles' settings.
+    /// Resequencing settings. If empty, the profiles' settings are used.
     pub repairs: Vec<Repair>,
     /// Rule that ends a poll.
     pub batch: Batch,
-    /// Limits that override the profiles' limits.
+    /// Limits that override those of the profiles.
     pub bounds: Bounds,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Number of threads that replay the capture, besides the thread that reads; with 1, none is started.
+    /// Number of threads that replay the capture, in addition to the thread that reads it. With 1, no thread is
+    /// started.
     pub jobs: u16,
     /// File for an HTML page with plots.
     pub html: Option<PathBuf>,
-    /// Empty table of TCP connections, configured with the flows to list. The first setting merges their trains.
+    /// Empty table of TCP connections that already knows which flows to list. Their trains are formed with the first
+    /// setting.
     pub connections: Connections,
 }
 
 impl Whatif {
-    /// Profiles that are compared by default.
+    /// Profiles compared by default.
     pub const PROFILES: &str = "linux,linux-8x8,freebsd,rsc-82599";
-    /// Hold times that are compared by default.
+    /// Hold times compared by default.
     pub const HOLDS: &str = "0,2us,16us,20us,50us,100us,1ms,auto";
-    /// Default rule that ends a poll.
+    /// Default rule for ending a poll.
     pub const BATCH: &str = "5us";
 
-    /// Checks the number of combinations.
+    /// Checks that there are not too many combinations.
     ///
     /// # Errors
-    /// Fails if there are too many combinations.
+    /// Fails if the combinations exceed the limit.
     pub fn check(&self) -> Result<(), Failure> {
         match settings(self).len() {
             0..=SETTINGS_MAX => Ok(()),
@@ -131,7 +134,7 @@ impl CaptureCommand for Whatif {
         }
         let slowdown = streams.conclude();
         let mut report = report(options, &input, offered, crew.finish()?, slowdown);
-        // The report is shown even if its page cannot be written, because a long capture takes time.
+        // The report is shown even if the page cannot be written, because processing a long capture takes time.
         let written = options.html.as_deref().map_or(Ok(()), |page| {
             report.html = Some(Name::of(page));
             write_page(&mut report, page, session)
@@ -156,7 +159,7 @@ fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Resu
     })
 }
 
-/// Returns the rules of every setting, ordered by profile, then by resequencing, then by hold.
+/// Returns the rules for every setting, ordered by profile, then resequencing, then hold time.
 fn settings(options: &Whatif) -> Vec<Rules> {
     let is_all = options.profiles.iter().any(|name| name == "all");
     let names: Vec<String> = if is_all {
@@ -181,7 +184,7 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     settings
 }
 
-/// Returns the rules of an additional trial: the first setting with resequencing within a poll. The trial shows whether
+/// Returns the rules for an extra trial: the first setting, with resequencing within a poll. The trial shows whether
 /// reordering prevents merging.
 fn ordered(options: &Whatif) -> Option<Rules> {
     let first = settings(options).into_iter().next()?;
@@ -244,5 +247,5 @@ fn note_superframes(report: &WhatifReport, session: &Session) {
     session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));
 }
 
-/// Maximum number of settings: each has its own tables of several hundred kilobytes.
+/// Maximum number of settings. Each has tables of several hundred kilobytes.
 const SETTINGS_MAX: usize = 256;

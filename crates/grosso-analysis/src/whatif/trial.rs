@@ -10,7 +10,7 @@ use crate::{
     reports::whatif::{SegmentsPerTrain, Setting},
 };
 
-/// A replay with one setting, and its measurements.
+/// Replay with one setting, and its measurements.
 pub(super) struct Trial {
     rules: Rules,
     replay: Replay,

@@ -1,4 +1,4 @@
-//! Commands on capture files.
+//! Commands that work on capture files.
 
 use clap::{Args, Subcommand};
 use grosso::reassemble::Overlap;
@@ -47,7 +47,7 @@ pub(crate) struct Inspect {
     pub(crate) listed: ListedFlows,
 }
 
-/// Options of the flow table.
+/// Options for the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
     /// List the N largest flows [default for N: 20]
@@ -69,11 +69,11 @@ pub(crate) struct ListedFlows {
 }
 
 impl ListedFlows {
-    /// Returns an empty table of connections that keeps the requested flows.
+    /// Returns an empty table of connections that will keep the requested flows.
     ///
     /// # Errors
-    /// Fails if a number follows the option without an equals sign. In earlier versions, this number limited the trains
-    /// held at once.
+    /// Fails if a number follows the option without an equals sign. In earlier versions, such a number limited the
+    /// trains held at once.
     pub(crate) fn connections(&self, captures: &Captures) -> Result<Connections, Failure> {
         let mut connections = Connections::default();
         let Some(limit) = self.flows else { return Ok(connections) };
@@ -102,7 +102,7 @@ pub(crate) struct Coalesce {
     pub(crate) rules: Rules,
 }
 
-/// Options for merging, and for the times at which trains are delivered.
+/// Options that control merging, and when trains are delivered.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
     /// Use this merge profile: a name from `grosso profiles`, or a file
@@ -134,7 +134,7 @@ impl Rules {
     }
 }
 
-/// Limits of a profile that options override.
+/// Options that override a profile's limits.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
     /// Limit superframes to fewer than this many bytes, counted from the IP header
@@ -204,7 +204,7 @@ pub(crate) struct Reassemble {
     pub(crate) detail: Detail,
 }
 
-/// Limits for incomplete datagrams, and the policy for overlaps.
+/// Limits on incomplete datagrams, and the policy for overlapping fragments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram, for example 500ms
@@ -314,10 +314,10 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    /// Returns the captures, and the number of the packet, counted from 1.
+    /// Returns the captures and the packet number, which starts at 1.
     ///
     /// # Errors
-    /// Fails if the arguments have no packet number.
+    /// Fails if the arguments contain no packet number.
     pub(crate) fn asked(&self, session: &Session) -> Result<(capture::Files, u64), Failure> {
         let (captures, last) = match self.number {
             Some(number) => (self.captures.clone(), Some(number)),

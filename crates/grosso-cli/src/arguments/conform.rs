@@ -8,7 +8,7 @@ use grosso_conform::Task;
 
 use super::{own::Detail, values::parse_time_ns};
 
-/// Work of the program under test.
+/// Task that the program under test performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConformTask {
     /// Merge packets into superframes
@@ -38,7 +38,7 @@ pub(crate) struct Conform {
 }
 
 impl Conform {
-    /// Returns the task of the program.
+    /// Returns the task that the program performs.
     pub(crate) fn task(&self) -> Task {
         match self.task {
             ConformTask::Coalesce => Task::Coalesce,
@@ -47,7 +47,7 @@ impl Conform {
         }
     }
 
-    /// Returns the time limit of the program for each poll.
+    /// Returns the program's time limit for each poll.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_nanos(self.timeout)
     }

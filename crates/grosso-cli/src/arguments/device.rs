@@ -1,4 +1,4 @@
-//! Commands for devices on this machine.
+//! Commands for devices on this host.
 
 use std::{
     net::SocketAddr,
@@ -106,7 +106,7 @@ pub(crate) struct Capture {
     words: Vec<String>,
 }
 
-/// Units of timestamps, named as in tcpdump.
+/// Timestamp units, with tcpdump's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Precision {
     Micro,
@@ -114,7 +114,7 @@ enum Precision {
 }
 
 impl Capture {
-    /// Returns the interface given by the user.
+    /// Returns the interface that the user selected.
     pub(crate) fn interface(&self) -> &str {
         self.interface.as_deref().unwrap_or_default()
     }
@@ -124,7 +124,7 @@ impl Capture {
         &self.write
     }
 
-    /// Returns the unit of timestamps.
+    /// Returns the timestamp unit.
     pub(crate) fn resolution(&self) -> Resolution {
         match self.time_stamp_precision {
             Precision::Micro => Resolution::MICROSECONDS,
@@ -142,13 +142,13 @@ impl Capture {
         self.wire || !self.listen.is_empty() || !self.to.is_empty()
     }
 
-    /// Returns the rule for file rotation.
+    /// Returns the file rotation rule.
     pub(crate) fn turning(&self) -> FileTurning {
         let (bytes, seconds) = (self.file_size, self.rotate_seconds);
         FileTurning { bytes, seconds, files: self.file_count }
     }
 
-    /// Returns the format of the output.
+    /// Returns the output format.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
@@ -160,15 +160,15 @@ impl Capture {
     }
 }
 
-/// Rule for file rotation.
+/// File rotation rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileTurning {
     /// Size in bytes at which the next packet starts a new file.
     pub(crate) bytes: Option<u64>,
     /// Age in seconds at which the next packet starts a new file.
     pub(crate) seconds: Option<u64>,
-    /// Number of files. With only `bytes`, the first file is overwritten after the last; with only `seconds`, the
-    /// capture ends; with both, it only sets the width of the numbers.
+    /// Maximum number of files. With only `bytes`, the first file is overwritten after the last one. With only
+    /// `seconds`, the capture ends. With both, the number only determines how many digits a file number has.
     pub(crate) files: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ pub(crate) struct Doctor {
     pub(crate) uses: Vec<Use>,
 }
 
-/// Uses of Grosso that need more than files.
+/// Uses of Grosso that require more than capture files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {

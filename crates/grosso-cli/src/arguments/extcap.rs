@@ -1,4 +1,4 @@
-//! Arguments of `grosso extcap`: the options that Wireshark passes to its capture sources.
+//! Arguments of `grosso extcap`: the options that Wireshark passes to a capture source.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ pub(crate) struct Extcap {
     extcap_version: Option<String>,
 }
 
-/// Forms in which packets of an interface are captured.
+/// Forms in which an interface's packets can be captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PacketsOf {
     /// Superframes split, checksums complete

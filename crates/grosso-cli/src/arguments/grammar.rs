@@ -1,4 +1,4 @@
-//! Common arguments of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
+//! Arguments common to all commands that read captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// Finds the captures for a command, and prints a note on skipped files of directories.
+    /// Finds the captures for a command, and prints a note about skipped files in directories.
     ///
     /// # Errors
     /// Fails if there is no capture, or a capture cannot be read.
@@ -67,20 +67,21 @@ impl Captures {
         Ok(capture::Files { captures, target: Target::default() })
     }
 
-    /// Splits the arguments at the first `word`: the captures before it, and the rest, which belongs to the command.
+    /// Splits the arguments at the first `word`, into the captures before it and the rest, which belongs to the
+    /// command.
     pub(crate) fn split_at(&self, word: &str) -> (Self, Vec<String>) {
         let at = self.words.iter().position(|one| one == word).unwrap_or(self.words.len());
         let (words, others) = self.words.split_at(at);
         (Self { words: words.to_vec(), ..self.clone() }, text(others))
     }
 
-    /// Returns the first argument that is a number and not a file.
+    /// Returns the first argument that is a number and not the name of a file.
     pub(super) fn stray_number(&self) -> Option<u64> {
         let is_there = |word: &OsString| self.read.is_none() && path::input::is_there(word);
         self.words.iter().filter(|word| !is_there(word)).find_map(number_of)
     }
 
-    /// Splits off the last argument if it is a number and not a file.
+    /// Splits off the last argument if it is a number and not the name of a file.
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {
             [word] if self.read.is_some() => number_of(word),
@@ -92,7 +93,7 @@ impl Captures {
     }
 }
 
-/// Converts arguments to text. File names need not be UTF-8; all other arguments are.
+/// Converts arguments to strings. File names need not be UTF-8, but all other arguments are.
 fn text(arguments: &[OsString]) -> Vec<String> {
     arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Options with facts about the wire that a capture does not show.
+//! Options that state facts about the wire that a capture does not show.
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{error::Failure, evidence::Given};
 
-/// Facts about the wire, which override those that the capture shows.
+/// Facts about the wire that override what the capture shows.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Assumptions {
     #[command(flatten)]
@@ -18,7 +18,7 @@ pub(crate) struct Assumptions {
     mtu: Option<u16>,
 }
 
-/// Facts about the wire without its MTU, for commands whose `--mtu` has another meaning.
+/// Facts about the wire except its MTU, for commands in which `--mtu` means something else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
     /// Assume this TCP segment size; overrides the capture
@@ -32,7 +32,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the facts in the form that the classifier expects.
+    /// Converts the options to the facts that the classifier expects.
     pub(crate) fn given(&self) -> Given {
         let Self { mss, uso_size, tunnels } = self;
         Given { mss: *mss, mtu: None, uso_size: *uso_size, ports: tunnels.ports() }
@@ -40,10 +40,10 @@ impl Sizes {
 }
 
 impl Assumptions {
-    /// Returns the facts in the form that the classifier expects.
+    /// Converts the options to the facts that the classifier expects.
     ///
     /// # Errors
-    /// Fails if no packet can satisfy all facts.
+    /// Fails if the facts contradict each other.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
         Given { mtu: self.mtu, ..self.sizes.given() }.checked()
     }

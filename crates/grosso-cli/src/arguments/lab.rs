@@ -23,7 +23,7 @@ pub(crate) struct Lab {
     pub(crate) measuring: LabOptions,
 }
 
-/// Experiments of the lab.
+/// Lab experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabExperiment {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct LabProfiles {
     pub(crate) profile: Vec<String>,
 }
 
-/// Measurements of the lab.
+/// Lab measurements.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
     /// Table R1: receive offload at several MTUs, compared with the kernel's GRO
@@ -92,7 +92,7 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Returns the name of the measurement on the command line, the options of every measurement, and the options that
+    /// Returns the measurement's name on the command line, the options that every measurement has, and the options that
     /// only some measurements have.
     #[cfg(feature = "lab")]
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, LabMore) {
@@ -125,9 +125,9 @@ impl LabMeasurement {
 pub(crate) struct LabMore {
     /// Rate of the wire in bits per second, if it is limited.
     pub(crate) wire_bits: Option<u64>,
-    /// Whether TCP segments lack timestamps.
+    /// Whether TCP segments are sent without timestamps.
     pub(crate) no_timestamps: bool,
-    /// Maximum size of a socket's buffer in bytes.
+    /// Maximum size of socket buffers in bytes.
     pub(crate) buffers: Option<u32>,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct LabOptions {
     pub(crate) page: LabPage,
 }
 
-/// Options of `grosso lab lro`.
+/// Options for `grosso lab lro`.
 #[derive(Args, Debug)]
 pub(crate) struct LabLro {
     #[command(flatten)]
@@ -178,7 +178,7 @@ pub(crate) struct LabLro {
     pub(crate) buffers: Option<u32>,
 }
 
-/// Options of `grosso lab reorder`.
+/// Options for `grosso lab reorder`.
 #[derive(Args, Debug)]
 pub(crate) struct LabReorder {
     #[command(flatten)]
@@ -188,7 +188,7 @@ pub(crate) struct LabReorder {
     pub(crate) rate: u64,
 }
 
-/// CPUs on which threads run.
+/// CPUs to which threads are pinned.
 #[derive(Args, Debug)]
 pub(crate) struct LabProcessors {
     /// Pin sender, data path and receiver to these CPUs, for example 0,1,2 [default: the last two CPUs]
@@ -230,7 +230,7 @@ pub(crate) struct LabSetup {
     pub(crate) page: LabPage,
 }
 
-/// Options of `grosso lab fragments`.
+/// Options for `grosso lab fragments`.
 #[derive(Args, Debug)]
 pub(crate) struct LabFragments {
     #[command(flatten)]
@@ -255,7 +255,7 @@ pub(crate) struct LabFragments {
     pub(crate) setup: LabSetup,
 }
 
-/// Options of `grosso lab acks`.
+/// Options for `grosso lab acks`.
 #[derive(Args, Debug)]
 pub(crate) struct LabAcks {
     /// Repeat each measurement N times; fewer than 3 gives noisy results
@@ -281,7 +281,7 @@ pub(crate) struct LabAcks {
     pub(crate) setup: LabSetup,
 }
 
-/// Options of a measurement of kernel TCP through two data paths.
+/// Options for measurements of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {
     #[command(flatten)]
@@ -298,7 +298,7 @@ pub(crate) struct LabTrials {
     pub(crate) page: LabPage,
 }
 
-/// Options of `grosso lab tunnels`.
+/// Options for `grosso lab tunnels`.
 #[derive(Args, Debug)]
 pub(crate) struct LabTunnels {
     #[command(flatten)]
@@ -314,7 +314,7 @@ pub(crate) struct LabTunnels {
     pub(crate) streams: u16,
 }
 
-/// Options of `grosso lab vm`.
+/// Options for `grosso lab vm`.
 #[derive(Args, Debug)]
 pub(crate) struct LabVm {
     /// Repeat each measurement N times; the VMs boot again for each run
@@ -330,7 +330,7 @@ pub(crate) struct LabVm {
     pub(crate) page: LabPage,
 }
 
-/// Options of `grosso lab nic`.
+/// Options for `grosso lab nic`.
 #[derive(Args, Debug)]
 pub(crate) struct LabNic {
     /// Device to measure
@@ -355,7 +355,7 @@ pub(crate) struct LabNic {
     pub(crate) page: LabPage,
 }
 
-/// Options of `grosso lab sink`.
+/// Options for `grosso lab sink`.
 #[derive(Args, Debug)]
 pub(crate) struct LabSink {
     /// Listen on this address and port
@@ -369,7 +369,7 @@ pub(crate) struct LabSink {
     pub(crate) time: Option<u64>,
 }
 
-/// Directions of a stream to or from a sink.
+/// Direction of a stream between this process and a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabCall {
     /// Send to the sink.
@@ -378,7 +378,7 @@ pub(crate) enum LabCall {
     Receive,
 }
 
-/// Options of `grosso lab run`.
+/// Options for `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
     /// Topology of the hosts and links
@@ -427,7 +427,7 @@ pub(crate) struct LabRun {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Arguments of `lab run` that a configuration file replaces.
+/// Arguments of `lab run` that cannot be combined with a configuration file, because the file replaces them.
 const OF_TWO_HOSTS: [&str; 10] = [
     "topology",
     "mtu",
@@ -441,7 +441,7 @@ const OF_TWO_HOSTS: [&str; 10] = [
     "command",
 ];
 
-/// Hosts of an experiment, and the wire between them.
+/// Hosts in an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTopology {
     /// Hosts a and b with a link between them; Grosso is the NIC of b.
@@ -469,7 +469,7 @@ impl FromStr for LabHost {
     }
 }
 
-/// Devices through which the data path passes packets to a host.
+/// Devices that pass packets from the data path to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabDevice {
     /// TAP if available, else a veth pair.
@@ -480,7 +480,7 @@ pub(crate) enum LabDevice {
     Veth,
 }
 
-/// Senders of timed transfers, which count acknowledgments in three ways.
+/// Sender implementation for timed transfers. The transfers are run with three ways of counting acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabSenders {
     /// Kernel TCP with BPF congestion control (needs root and bpftool), else userspace TCP.
@@ -489,7 +489,7 @@ pub(crate) enum LabSenders {
     Userspace,
 }
 
-/// Parties that verify the checksums of received packets.
+/// Place where the checksums of received packets are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
     /// The NIC: packets arrive verified.
@@ -498,7 +498,7 @@ pub(crate) enum LabChecksums {
     Receiver,
 }
 
-/// Programs that generate the traffic.
+/// Programs that can generate the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTool {
     /// Use the lab's own threads.

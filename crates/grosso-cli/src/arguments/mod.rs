@@ -1,5 +1,5 @@
-//! Arguments of the command line: this module has the arguments that all commands share, and each submodule has one
-//! group of commands.
+//! Command-line arguments. This module contains the arguments that all commands share; each submodule contains those of
+//! a group of commands.
 
 mod captures;
 mod conform;
@@ -43,7 +43,7 @@ pub(crate) use self::{
 };
 use crate::style::When;
 
-/// Options of every command.
+/// Options common to all commands.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     /// Print one JSON object instead of text
@@ -85,8 +85,8 @@ impl From<Color> for When {
     }
 }
 
-/// Arguments of a command that this build lacks: it accepts any arguments, so that the command can report that it is
-/// missing.
+/// Arguments of a command that this build does not contain. Any arguments are accepted, so that the command can report
+/// that it is missing.
 #[cfg(not(feature = "parquet"))]
 #[derive(Args, Debug)]
 pub(crate) struct LeftOut {

@@ -85,8 +85,8 @@ Examples:
   grosso monitor --once            one second, as text
   grosso monitor -b -i 10 >> log   a block every ten seconds";
 
-/// Range of the interval between two readings, in seconds: from the minimum interval between requests to a data path to
-/// one day.
+/// Permitted interval between two readings, in seconds. The minimum is the shortest interval between requests to a data
+/// path, and the maximum is one day.
 const INTERVAL_S: core::ops::RangeInclusive<f64> = 0.01..=86400.0;
 
 #[cfg(test)]

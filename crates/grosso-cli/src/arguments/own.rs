@@ -1,4 +1,4 @@
-//! Options that several commands share and others lack.
+//! Options that only some commands have.
 
 use clap::Args;
 use grosso_wire::LinkType;
@@ -22,7 +22,7 @@ pub(crate) struct Reading {
     pub(crate) allow_truncated: bool,
 }
 
-/// Options for identifying captures by their bytes.
+/// Options for identifying captures by their contents.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Naming {
     /// Report the SHA-256 of each capture, as sha256sum prints it
@@ -30,7 +30,7 @@ pub(crate) struct Naming {
     pub(crate) hash: bool,
 }
 
-/// Options for the treatment of uncertain packets.
+/// Options for handling uncertain packets.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
     /// Never guess; exit 1 if any packet stays unchanged
@@ -40,7 +40,7 @@ pub(crate) struct Strictness {
     pub(crate) strict: bool,
 }
 
-/// Options for the length of a report.
+/// Options for the level of detail in a report.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
     /// Print details
@@ -48,7 +48,7 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
-/// Options of a command; options that it lacks are unset.
+/// Options of a command. Those that the command does not have are unset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharedOptions {
     /// Options for reading captures; unset for a command that reads none.
@@ -58,9 +58,9 @@ pub(crate) struct SharedOptions {
     pub(crate) detail: Detail,
 }
 
-/// Options that the arguments of a command have in common with other commands.
+/// Arguments of a command that include options shared with other commands.
 pub(crate) trait CommandOptions {
-    /// Returns the shared options of this command; by default, it has none.
+    /// Returns the shared options that this command has; by default, none.
     fn shared_options(&self) -> SharedOptions {
         SharedOptions::default()
     }
@@ -185,7 +185,7 @@ impl CommandOptions for Tunnel {
     }
 }
 
-/// Implements [`CommandOptions`] for the arguments of commands that share no options.
+/// Implements [`CommandOptions`] for the arguments of commands without shared options.
 macro_rules! without_options {
     ($($arguments:ty),* $(,)?) => { $(impl CommandOptions for $arguments {})* };
 }

@@ -1,4 +1,4 @@
-//! Tunnel parameters that packets do not show, as given by the user.
+//! User-supplied tunnel parameters, which packets do not contain.
 
 use clap::{
     ArgMatches, Args, Command, FromArgMatches,
@@ -9,7 +9,7 @@ use grosso_wire::{Ports, Pseudowire};
 
 use super::values::{parse_pseudowire, parse_tunnel_port, tunnel_ports};
 
-/// UDP ports of tunnels: the assigned ports, overridden by `--port`. Also the format of L2TPv3 sessions.
+/// UDP ports of tunnels, which are the assigned ports unless overridden by `--port`, and the format of L2TPv3 sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelPorts(Ports);
 
@@ -20,7 +20,7 @@ impl TunnelPorts {
     }
 }
 
-/// Values of `--port`, one by one, and the value of `--l2tp`.
+/// The individual values of `--port`, and the value of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortArguments {
     /// Set the UDP port of a tunnel, for example vxlan=8472; the tunnels are vxlan, vxlan-gpe, geneve, gue and

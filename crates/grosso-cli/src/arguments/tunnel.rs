@@ -38,7 +38,7 @@ pub(crate) struct TunnelAdd {
     pub(crate) detail: Detail,
 }
 
-/// Options of the process in which a tunnel runs.
+/// Options for the process that runs a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct TunnelStart {
     /// Run in the foreground, not in a background process
@@ -84,7 +84,7 @@ pub(crate) struct TunnelExport {
     pub(crate) format: ExportFormat,
 }
 
-/// Programs for which a tunnel is exported.
+/// Programs for which a tunnel can be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// iproute2 commands that create a kernel tunnel
@@ -105,7 +105,7 @@ Examples:
   sudo grosso tunnel up gue0
   sudo grosso tunnel del gue0";
 
-/// Returns the help of `tunnel add`, with the keywords that the parser accepts.
+/// Returns the help for `tunnel add`, including the keywords that the parser accepts.
 fn add_help() -> String {
     format!(
         "The arguments are those of ip-link(8); a value after a colon is the default:\n{}\n{ADD_HELP}",
@@ -155,7 +155,7 @@ mod tests {
         let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
         let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
         for name in keyword_names() {
-            // The help lists the keywords for one and for both directions together, as `[[i|o]NAME`.
+            // If a keyword exists for one direction and for both, the help shows it as `[[i|o]NAME`.
             let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
             let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);
             assert!(

@@ -1,4 +1,4 @@
-//! Parsers of values other than plain numbers and names.
+//! Parsers for values other than plain numbers and names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ pub(super) use grosso_analysis::values::*;
 use crate::slowdown::FlowOrder;
 pub(super) use crate::units::parse_time as parse_time_ns;
 
-/// Parses the name of a value.
+/// Returns a parser for named values.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     choices: &'static [NamedValue<T>],
 ) -> impl TypedValueParser<Value = T> {
@@ -22,7 +22,7 @@ pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
         .try_map(|name| parse_order(&name))
 }
 
-/// Parses the size of a file: millions of bytes, or a size with a unit (tcpdump's `-C`).
+/// Parses a file size: a number of millions of bytes, or a size with a unit (tcpdump's `-C`).
 pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
     let bytes = match text.parse::<u64>() {
         Ok(millions) => millions.checked_mul(1_000_000),
@@ -31,7 +31,7 @@ pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected 1 or more".into())
 }
 
-/// Parses the length of a measurement; returns nanoseconds.
+/// Parses the duration of a measurement, and returns it in nanoseconds.
 pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     match parse_time_ns(text)? {
         nanoseconds @ RUN_NS_MIN..=RUN_NS_MAX => Ok(nanoseconds),
@@ -39,15 +39,15 @@ pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the offered load of the lab in bits per second. The limits ensure that every measurement has some datagrams,
-/// and no more than a machine can generate.
+/// Parses the offered load for the lab in bits per second. The limits ensure that every measurement contains at least
+/// some datagrams, but no more than a machine can generate.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
 
-/// Parses the CPUs of the sender, the data path and the receiver of an experiment.
+/// Parses the CPUs for the sender, the data path and the receiver of an experiment.
 pub(super) fn parse_cpus(text: &str) -> Result<[usize; 3], String> {
     let cpus: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
     let cpus = cpus.ok().and_then(|cpus| cpus.try_into().ok());
@@ -63,7 +63,7 @@ pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Parses a fraction from 0 to 1.
+/// Parses a fraction between 0 and 1.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
         "0" => Some(0.0),
@@ -79,8 +79,8 @@ const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// Minimum and maximum length of a measurement in nanoseconds. A shorter measurement spans only a few ticks of the
-/// scheduler's clock; a longer measurement is probably a mistake.
+/// Minimum and maximum duration of a measurement in nanoseconds. A shorter one would span only a few ticks of the
+/// scheduler's clock, and a longer one is probably a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
 const RUN_NS_MAX: u64 = 1_000_000_000_000;

@@ -1,4 +1,4 @@
-//! `grosso bridge`: runs one data path, which the command line describes.
+//! `grosso bridge`: runs a single data path that is described on the command line.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::{
     session::Session,
 };
 
-/// Runs the path until a signal ends it, or a device fails.
+/// Runs the path until a signal arrives or a device fails.
 pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
     let spec = spec(options)?;
     confinement::begin("bridge", options.user.as_deref(), &mut session.talk)?;
@@ -71,7 +71,7 @@ pub(super) fn needs(options: &Bridge) -> Needs {
     spec(options).map_or(Needs::NONE, |spec| spec.needs())
 }
 
-/// Returns the path that a command line describes.
+/// Returns the path described by the command-line options.
 fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
     let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
     let port = |word: &str| -> Result<PortSpec, Failure> {

@@ -171,7 +171,7 @@ pub(super) fn merge(options: &args::Merge, session: &mut Session) -> Result<Exit
     Ok(Exit::Yes)
 }
 
-/// Returns the tunnel that arguments such as `type vxlan id 42 local ...` describe.
+/// Returns the tunnel described by arguments such as `type vxlan id 42 local ...`.
 fn describe(words: &[String]) -> Result<Description, Failure> {
     match words.split_first() {
         Some((_type, words)) => {
@@ -193,5 +193,5 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
     }
 }
 
-/// Maximum number of checksums that `csum verify` lists as text.
+/// Maximum number of checksums that `csum verify` lists in its text report.
 const ROWS_TEXT: usize = 20;

@@ -25,7 +25,7 @@ pub(super) fn run(command: &ConfigCommand, session: &mut Session) -> Result<Exit
     }
 }
 
-/// Reads a configuration file, and reports the paths that the file describes.
+/// Reads a configuration file, and reports the paths described in it.
 fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
     let config = config::Config::read(&options.file)?;
     let ports = config.paths.iter().flat_map(|path| [&path.left, &path.right]);
@@ -42,14 +42,14 @@ fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> 
     Ok(Exit::Yes)
 }
 
-/// The report on a configuration file.
+/// Report on a configuration file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Checked {
     path: Name,
     paths: Vec<PathFacts>,
 }
 
-/// One path of the file.
+/// Path described in the file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PathFacts {
     name: String,
@@ -59,7 +59,7 @@ struct PathFacts {
     queues: usize,
 }
 
-/// The schema of this report.
+/// Schema of this report.
 pub(crate) const CHECKED: ReportForm = ReportForm::of::<Envelope<Checked>>("grosso.config/1");
 
 impl Report for Checked {

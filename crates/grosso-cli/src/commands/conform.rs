@@ -1,4 +1,4 @@
-//! `grosso conform`: tests a coalescer, segmenter or reassembler that is another program.
+//! `grosso conform`: tests an external program that merges, segments or reassembles packets.
 
 use grosso_conform::{examine, report::ConformReport};
 

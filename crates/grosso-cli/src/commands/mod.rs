@@ -1,4 +1,4 @@
-//! One module per command, and the function that runs the commands.
+//! One module per command, and the function that runs them.
 
 mod captures;
 #[cfg(test)]
@@ -68,9 +68,9 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
 }
 
-/// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the
-/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a
-/// command needs no capability, or only one that its failures name.
+/// Declares the commands: their arguments, help texts, functions, modules, operating systems, cargo features,
+/// capabilities, and schema pages. Without `mod`, the function is in a module that several commands share. Without
+/// `needs`, a command needs no capabilities, or only one that its error messages name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
@@ -80,7 +80,7 @@ macro_rules! commands {
     )*) => {
         $(module! { [$($module)?] [$($platform)?] [$($feature)?] })*
 
-        /// The commands.
+        /// Command of the program.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
             $(
@@ -95,7 +95,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Returns the options that the command shares with other commands.
+            /// Returns those of the command's options that other commands have too.
             pub(crate) fn shared_options(&self) -> SharedOptions {
                 match self { $(Self::$variant(options) => options.shared_options(),)* }
             }
@@ -115,7 +115,8 @@ macro_rules! commands {
             }
         }
 
-        /// Returns the capabilities for every device of a command, regardless of the order in which it opens them.
+        /// Returns the capabilities needed for all of a command's devices, regardless of the order in which it opens
+        /// them.
         #[cfg(target_os = "linux")]
         fn needs(command: &Command) -> Needs {
             match command {
@@ -124,15 +125,15 @@ macro_rules! commands {
             }
         }
 
-        /// The schema pages of all commands in this build.
+        /// Schema pages of all commands in this build.
         const PAGES: &[&[FormPage]] = &[
             $(#[cfg(all($($platform,)? $(feature = $feature)?))] $pages,)*
         ];
     };
 }
 
-/// Declares the module of a command, unless the command uses a shared one. The module is compiled only for the systems
-/// and the cargo feature of the command.
+/// Declares a command's module, unless the command uses a shared one. The module is compiled only on the command's
+/// operating systems and with its cargo feature.
 macro_rules! module {
     ([] $platform:tt $feature:tt) => {};
     ([$module:ident] [$($platform:meta)?] [$($feature:literal)?]) => {
@@ -230,12 +231,12 @@ commands! {
         monitor::run, mod monitor, on target_os = "linux", with "monitor" => monitor::PAGES;
 }
 
-/// Returns the schema page of `commands`, whose reports all have the forms `forms`.
+/// Returns the schema page for `commands`, each of whose reports has one of the `forms`.
 const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -> FormPage {
     FormPage { commands, forms }
 }
 
-/// Returns the failure of a command that this build lacks: it needs Linux, or a cargo feature.
+/// Returns the failure for a command that this build does not contain, because it requires Linux or a cargo feature.
 #[allow(dead_code, reason = "a Linux build with all features has every command")]
 fn absent(command: &str, fits: bool, feature: &str) -> Failure {
     if !fits {
@@ -250,7 +251,7 @@ fn absent(command: &str, fits: bool, feature: &str) -> Failure {
     Failure::environment("environment.left_out", message).hint(hint)
 }
 
-/// Runs the command line `words`; its first element is the name of the program.
+/// Runs the command line `words`, whose first element is the program name.
 pub(crate) fn run(words: Vec<OsString>) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
     let arguments = match parse(&words) {
@@ -278,7 +279,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
     };
     parse(words).map_err(|error| {
-        // Messages quote the user's arguments, which a shell may have expanded from file names.
+        // Messages quote the user's arguments, which the shell may have expanded from file names.
         let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
         let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
         parse(&harmless).err().unwrap_or(error)
@@ -304,7 +305,7 @@ fn help_color(words: &[OsString]) -> ColorChoice {
     }
 }
 
-/// Runs a command; a panic becomes a failure of the command.
+/// Runs a command. A panic is converted to a failure.
 fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     let ended = panic::catch_unwind(AssertUnwindSafe(|| dispatch(command, session)));
     ended.unwrap_or_else(|_| {
@@ -313,14 +314,14 @@ fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     })
 }
 
-/// Returns the flag that Ctrl-C sets, and that SIGTERM sets too while captures are read. Commands on devices handle
-/// SIGTERM themselves.
+/// Returns the flag that is set by Ctrl-C, and also by SIGTERM while captures are read. Commands that work on devices
+/// handle SIGTERM themselves.
 fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let ends_reading = command.shared_options().reading.is_some();
     for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
-        // A second signal ends the program at once. If the handlers cannot be installed, the first signal ends the
-        // program, and the command still works.
+        // A second signal ends the program immediately. If the handlers cannot be installed, the first signal does so,
+        // and the command still works.
         let (code, flag) = (Exit::Interrupted as i32, Arc::clone(&interrupted));
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, flag);
         let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
@@ -328,7 +329,7 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
     interrupted
 }
 
-/// Creates the session of a command line; reading ends early once `interrupted` is set.
+/// Creates the session for a command line. Reading stops early once `interrupted` is set.
 fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBool>) -> Session {
     let common = &arguments.common;
     let SharedOptions { reading, naming, strictness, detail } = arguments.command.shared_options();
@@ -346,7 +347,7 @@ fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBoo
     Session::new(talk, reading)
 }
 
-/// Prints a message of clap: help and version are answers, all others report a wrong command line.
+/// Prints a message from clap. Help and version are answers; all other messages report an invalid command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     let ended = match usage::message(error, &Arguments::command()) {
         Some(message) => Err(Failure::usage("usage", message)),
@@ -362,7 +363,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     failure.exit
 }
 
-/// Returns the command line as typed, but without the directory of the program.
+/// Returns the command line as the user typed it, but without the program's directory.
 fn quote(words: &[OsString]) -> String {
     let quoted = words.iter().enumerate().map(|(index, word)| {
         let word = match index {

@@ -1,4 +1,4 @@
-//! `grosso monitor`: shows running data paths on a full screen, or prints them as text for logs.
+//! `grosso monitor`: shows running data paths on the full screen, or prints them as text for logs.
 
 use std::{
     io::{self, IsTerminal},
@@ -49,16 +49,16 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
         let hint = "to print text, use grosso monitor --once, or -b for repeated output";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
-    // Errors are reported before the screen is switched.
+    // Report errors before switching the screen.
     let first = running("monitor", false, &options.devices, session)?;
     watch(options, first, session)
 }
 
-/// The schema pages of this command.
+/// Schema pages of this command.
 pub(super) const PAGES: &[FormPage] =
     &[FormPage { commands: &["monitor"], forms: &[MonitorReport::FORM] }];
 
-/// Prints the numbers of each interval.
+/// Prints the counters for each interval.
 fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
     let mut pace = Pace::new(options.interval);
     let mut before = running("monitor", false, &options.devices, session)?;
@@ -83,7 +83,7 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// The numbers of one interval.
+/// Counters for one interval.
 #[derive(Serialize, JsonSchema)]
 struct MonitorReport {
     ts_ns: u64,
@@ -92,7 +92,7 @@ struct MonitorReport {
 }
 
 impl MonitorReport {
-    /// The schema of this report.
+    /// Schema of this report.
     const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.monitor/1");
 }
 
@@ -106,11 +106,11 @@ impl Report for MonitorReport {
     }
 }
 
-/// Shows the screen until the user or a signal ends it.
+/// Shows the screen until the user quits or a signal arrives.
 fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result<Exit, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
-        // Without a handler, the signal would also end the program, but leave its drawing on the terminal.
+        // Without a handler, the signal would end the program without restoring the terminal.
         let _ = signal_hook::flag::register(signal, Arc::clone(&ended));
     }
     let color = session.talk.when.decide(true);
@@ -160,12 +160,12 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
 enum Keyboard {
     Silent,
     Ready,
-    /// The terminal was disconnected, so reads from it return at once without data.
+    /// The terminal was disconnected, so a read from it returns immediately without data.
     Gone,
 }
 
-/// Waits for a key. Reads from a disconnected terminal return at once without data, and [`event`] would read again and
-/// again, so this function uses it only while the terminal is connected.
+/// Waits for a key. Must be used only while the terminal is connected: on a disconnected terminal, [`event`] would read
+/// over and over, because each read returns immediately without data.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
@@ -178,7 +178,7 @@ fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     }
 }
 
-/// The terminal in drawing mode. Dropping this value restores the previous mode, as does a panic.
+/// Terminal in drawing mode. The previous mode is restored when this value is dropped or the program panics.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -193,5 +193,5 @@ impl Drop for Screen {
     }
 }
 
-/// Interval between checks for a signal, in which a signal may go unnoticed.
+/// Interval between checks for a signal. A signal may go unnoticed for this long.
 const LOOK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! `grosso profiles`: lists the built-in profiles, or prints one as a file.
+//! `grosso profiles`: lists the built-in profiles, or prints one in the format of a profile file.
 
 use std::path::Path;
 

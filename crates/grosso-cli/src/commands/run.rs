@@ -1,4 +1,4 @@
-//! `grosso run`: runs the data paths of a file until a signal ends it.
+//! `grosso run`: runs the data paths defined in a file until a signal arrives.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::{
     session::Session,
 };
 
-/// Runs all paths of a file.
+/// Runs all paths defined in a file.
 pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
     let config = Config::read(&options.config)?;
     let user = options.user.as_ref().or(config.user.as_ref());
@@ -94,26 +94,26 @@ pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure>
         daemon.ended.push(reading);
     }
     summarize(RUN, &daemon.ended, session)?;
-    // A stuck path has priority over other errors: its thread holds the devices until the thread continues.
+    // A stuck path takes precedence over other errors, because its thread occupies the devices until it resumes.
     daemon.stuck.take().map_or(exit, Err)
 }
 
-/// Returns the capabilities that the devices of the file need.
+/// Returns the capabilities needed for the devices in the file.
 pub(super) fn needs(options: &Run) -> Needs {
     Config::read(&options.config).map_or(Needs::NONE, |config| config.needs())
 }
 
-/// The running paths of a file, and the counts of ended ones.
+/// Running paths defined in a file, and the counts of those that have ended.
 struct Daemon<'a> {
     options: &'a Run,
-    /// The last valid version of the file.
+    /// Last valid version of the file.
     config: Config,
     paths: Paths,
     service: Option<Service>,
-    /// Final counts of paths that have ended: one reading for each path name.
+    /// Final counts of paths that have ended: one reading per path name.
     ended: Vec<PathReading>,
     restarts: Restarts,
-    /// The failure of the first path that left a thread behind.
+    /// Failure of the first path that left a thread behind.
     stuck: Option<Failure>,
 }
 
@@ -127,7 +127,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Serves metrics at the address from the command line or the file. Retries listeners that failed before.
+    /// Serves metrics at the address given on the command line or in the file. Retries listeners that failed earlier.
     fn observe(&mut self, config: &Config, session: &mut Session) {
         let metrics = self.options.metrics.or(config.metrics);
         let is_whole = |service: &Service| service.missing().is_empty();
@@ -136,12 +136,12 @@ impl Daemon<'_> {
         {
             return;
         }
-        // The old service ends first, because the new one may need its socket.
+        // The old service is stopped first, because the new one may need its socket.
         self.service = None;
         self.service = observe(metrics, self.paths.asked(), session);
     }
 
-    /// Reads the file again. An error in the file is reported, and changes nothing.
+    /// Reads the file again. If it contains an error, the error is reported and nothing changes.
     fn reload(&mut self, session: &mut Session) {
         manager::reloading();
         match Config::read(&self.options.config) {
@@ -159,7 +159,7 @@ impl Daemon<'_> {
         let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
         let (kept, leaving): (Vec<_>, Vec<_>) =
             before.into_iter().partition(|spec| config.paths.contains(spec));
-        // All removed paths stop first, because their devices may return under another path name.
+        // All removed paths are stopped first, because their devices may be used again under a different path name.
         for spec in &leaving {
             if let Some((reading, result)) = self.paths.stop(&spec.name) {
                 match self.look_for_stuck(&spec.name, result.err()) {
@@ -185,7 +185,7 @@ impl Daemon<'_> {
         self.config = config;
     }
 
-    /// Restarts the old version of a path if the new one cannot be started.
+    /// Restarts the old version of a path if the new one fails to start.
     fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
         let Some(old) = old else { return };
         match self.paths.start(old.clone()) {
@@ -194,8 +194,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Returns the failure of a path that ended by itself; `None` for a path that was stopped, and for one that
-    /// panicked and was restarted.
+    /// Returns the failure of a path that ended on its own; `None` if the path was stopped, or if it panicked and was
+    /// restarted.
     fn ended(&mut self, number: u64, session: &Session) -> Option<Failure> {
         let (reading, result) = self.paths.ended(number)?;
         let name = reading.name.clone();
@@ -228,7 +228,7 @@ impl Daemon<'_> {
         failure
     }
 
-    /// Returns the failure of a path that left a thread behind, and stores the failure for the exit code.
+    /// Returns the failure of a path that left a thread behind, and records it for the exit code.
     fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
         let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
         let failure = broken(&format!("run: path {name}"), &error);
@@ -236,7 +236,7 @@ impl Daemon<'_> {
         Some(failure)
     }
 
-    /// Stores the final counts of a path, because a restarted path counts from zero.
+    /// Stores the final counts of a path, because a restarted path starts counting at zero.
     fn remember(&mut self, reading: PathReading) {
         self.ended.retain(|older| older.name != reading.name);
         if self.ended.len() >= ENDED_MAX {
@@ -255,7 +255,7 @@ impl Daemon<'_> {
     }
 }
 
-/// Returns the path that a new one replaces: the path with the same name, or a removed path with one of its
+/// Returns the path that a new one replaces: the one with the same name, or a removed path that used one of its
 /// devices.
 fn replaced<'a>(leaving: &'a [PathSpec], new: &PathSpec, config: &Config) -> Option<&'a PathSpec> {
     let is_gone = |old: &PathSpec| config.paths.iter().all(|path| path.name != old.name);
@@ -267,5 +267,5 @@ fn replaced<'a>(leaving: &'a [PathSpec], new: &PathSpec, config: &Config) -> Opt
     same.or_else(|| leaving.iter().find(|old| is_gone(old) && has(old)))
 }
 
-/// Maximum number of ended paths that are kept for the summary.
+/// Maximum number of ended paths kept for the summary.
 const ENDED_MAX: usize = 64;

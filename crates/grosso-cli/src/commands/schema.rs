@@ -1,4 +1,4 @@
-//! `grosso schema`: prints the JSON Schema of each command's reports.
+//! `grosso schema`: prints the JSON Schema for the reports of each command.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ fn unknown(asked: &str) -> Failure {
     Failure::usage("usage.command", message).hint(hint)
 }
 
-/// All documents in `schemas`, by name, as `build.rs` packs them.
+/// All documents in `schemas` by name, as packed by `build.rs`.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
 
 /// Returns the schema pages of all commands in this build.
@@ -50,19 +50,19 @@ fn pages() -> impl Iterator<Item = &'static FormPage> {
     super::PAGES.iter().copied().flatten()
 }
 
-/// The schema pages for the list of schemas and for failures.
+/// Schema pages for the list of schemas and for failures.
 pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["schema"], forms: &[SchemaList::FORM] },
     FormPage { commands: &["error"], forms: &[Failure::FORM] },
 ];
 
-/// The commands whose reports have schemas.
+/// Commands whose reports have schemas.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SchemaList {
     commands: Vec<CommandForms>,
 }
 
-/// The forms of one command's JSON.
+/// JSON forms that one command prints.
 #[derive(Debug, Serialize, JsonSchema)]
 struct CommandForms {
     command: &'static str,
@@ -88,7 +88,7 @@ impl Report for SchemaList {
     fn text(&self, _style: Style) -> String {
         let mut text = String::new();
         for CommandForms { command, forms } in &self.commands {
-            // Writing to a string cannot fail.
+            // Writing to a string never fails.
             let _ = writeln!(text, "{command:<16} {}", forms.join(", "));
         }
         text
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(there, named, "{WRITE}");
     }
 
-    /// The command that regenerates the documents.
+    /// Command that regenerates the documents.
     const WRITE: &str = "GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli --lib schema::";
 
     fn walk(above: &str, command: &clap::Command, runnable: &mut BTreeSet<String>) {

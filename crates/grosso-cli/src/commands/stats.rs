@@ -28,7 +28,7 @@ use crate::{
     style::Style,
 };
 
-/// The schemas of the reports: one object, and the lines of `--jsonl`.
+/// Schemas of the reports: a single object, and the lines of `--jsonl`.
 pub(super) const FORMS: [ReportForm; 2] = [StatsReport::FORM, DeviceLine::FORM];
 
 /// Runs the command.
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failur
         return Err(Failure::usage("usage.json", message).hint("use --jsonl instead of --json"));
     }
     let result = series(options, session);
-    // A reader of JSON lines expects failures as JSON too.
+    // A program that reads JSON lines expects failures as JSON, too.
     session.talk.json |= options.jsonl;
     result
 }
@@ -72,10 +72,11 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// Returns the answers of the running programs for the requested devices, or for all devices if none is named.
+/// Queries the running Grosso processes, and returns their answers for the requested devices, or for all devices if
+/// none is named.
 ///
 /// # Errors
-/// Fails if no program is running that this user may query, or if no running path has one of the devices.
+/// Fails if there is no running process that this user may query, or if no running path uses any of the devices.
 pub(crate) fn running(
     command: &str,
     per_queue: bool,
@@ -165,7 +166,7 @@ fn print(
     report::print(&report, &session.talk, Place::Standard)
 }
 
-/// A device, and the options for printing it.
+/// Device, with the options for printing it.
 struct StatsLine<'a> {
     answer: &'a Answer,
     reading: &'a DeviceReading,
@@ -183,7 +184,7 @@ impl StatsLine<'_> {
     }
 }
 
-/// The report of `stats`.
+/// Report of `stats`.
 #[derive(Serialize, JsonSchema)]
 struct StatsReport<'a> {
     devices: Vec<DeviceLine<'a>>,
@@ -192,7 +193,7 @@ struct StatsReport<'a> {
     text: String,
 }
 
-/// A process, and the confinement of its threads.
+/// Process, and the confinement of its threads.
 #[derive(Serialize, JsonSchema)]
 struct ProcessLine<'a> {
     pid: u32,
@@ -212,7 +213,7 @@ impl<'a> ProcessLine<'a> {
 }
 
 impl StatsReport<'_> {
-    /// The schema of this report.
+    /// Schema of this report.
     const FORM: ReportForm =
         ReportForm::of::<Envelope<StatsReport<'static>>>("grosso.stats_list/1");
 }
@@ -227,7 +228,7 @@ impl Report for StatsReport<'_> {
     }
 }
 
-/// A timer for points in time at equal intervals. It does not drift.
+/// Timer that fires at regular intervals, without drift.
 pub(crate) struct Pace {
     interval: Duration,
     next: Instant,
@@ -238,7 +239,7 @@ impl Pace {
         Self { interval, next: Instant::now() + interval }
     }
 
-    /// Sleeps until the next point in time, and returns whether Ctrl-C came first.
+    /// Sleeps until the timer fires. Returns whether Ctrl-C came first.
     pub(crate) fn wait(&mut self, interrupted: &AtomicBool) -> bool {
         loop {
             if interrupted.load(Ordering::Relaxed) {
@@ -246,7 +247,7 @@ impl Pace {
             }
             let left = self.next.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // Missed points after a long stop are skipped.
+                // After a long stop, intervals that were missed are skipped.
                 self.next = (self.next + self.interval).max(Instant::now());
                 return false;
             }

@@ -1,4 +1,4 @@
-//! The common parts of `bridge` and `run`: they handle signals, serve metrics, and print the final summary.
+//! Code shared by `bridge` and `run`, which handles signals, serves metrics, and prints the final summary.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::{
     units,
 };
 
-/// Starts to listen for signals.
+/// Starts listening for signals.
 pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     Events::listen().map_err(|error| {
         let message = format!("{command}: cannot listen for signals: {error}");
@@ -26,7 +26,7 @@ pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     })
 }
 
-/// Starts the service for the process's counters, if possible; packets never wait for it.
+/// Starts the service for the process's counters, if possible. It never delays packets.
 pub(super) fn observe(
     metrics: Option<SocketAddr>,
     asked: Asked,
@@ -64,7 +64,7 @@ pub(super) fn observe(
     Some(service)
 }
 
-/// Returns the failure of `command` if a path stopped because a device failed, or because the path itself failed.
+/// Returns the failure of `command` for a path that stopped because a device or the path itself failed.
 pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
@@ -79,7 +79,7 @@ pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     Failure::environment(code, format!("{command}: {error}"))
 }
 
-/// Prints the counts of paths.
+/// Prints the counts of the paths.
 pub(super) fn summarize(
     form: ReportForm,
     readings: &[PathReading],
@@ -95,7 +95,7 @@ pub(super) fn summarize(
     report::print(&summary, &session.talk, Place::Standard)
 }
 
-/// Returns a note for each receive ring that was full, with the option that enlarges it.
+/// Returns a note for each receive ring that was full, with the option for enlarging it.
 fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     let full = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_rx_ring_full");
@@ -113,7 +113,7 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     full.collect()
 }
 
-/// Returns a note for each device whose MTU had no room for an 802.1ad tag, with a command that makes room.
+/// Returns a note for each device whose MTU was too small for an 802.1ad tag, with a command that makes room.
 fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
     let short = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_tx_service_tag");
@@ -129,7 +129,7 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
     short.collect()
 }
 
-/// The counts of the paths from their start to their end.
+/// Counts of the paths from start to end.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Summary {
     #[serde(skip)]
@@ -149,9 +149,9 @@ impl Report for Summary {
     }
 }
 
-/// The schema of the report of `bridge`.
+/// Schema of the report of `bridge`.
 pub(super) const BRIDGE: ReportForm = ReportForm::of::<Envelope<Summary>>("grosso.bridge/1");
-/// The schema of the report of `run`.
+/// Schema of the report of `run`.
 pub(super) const RUN: ReportForm = ReportForm::of::<Envelope<Summary>>("grosso.run/1");
 
 #[cfg(test)]

@@ -25,28 +25,28 @@ pub struct Column {
 }
 
 impl Column {
-    /// Creates a column in which the maximum of these values gets the longest bar.
+    /// Creates a column in which the largest of these values gets the longest bar.
     #[must_use]
     pub fn new(heading: &'static str, values: impl Iterator<Item = f64>) -> Self {
         Self { heading, greatest: values.fold(f64::MIN_POSITIVE, f64::max) }
     }
 }
 
-/// Median and maximum of measurements.
+/// Median and maximum of a series of measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Middle {
-    /// The median.
+    /// Median value.
     pub median: f64,
-    /// The maximum.
+    /// Maximum value.
     pub max: f64,
 }
 
-/// A bar that consists of one part or of several adjacent parts.
+/// Bar that consists of one part or several adjacent parts.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// CSS class, name and value of each part.
     parts: Vec<(&'static str, Option<&'static str>, f64)>,
-    /// Measurements that are drawn as dots. The bar shows their median.
+    /// Individual measurements, drawn as dots. The bar shows their median.
     dots: Vec<f64>,
     /// Value at which the bar ends and its label begins.
     end: f64,
@@ -54,7 +54,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Creates a bar for the median of several measurements.
+    /// Creates a bar that shows the median of several measurements.
     #[must_use]
     pub fn middle(
         class: &'static str,
@@ -67,7 +67,7 @@ impl Bar {
         Self { parts, dots: dots.collect(), end: max, label }
     }
 
-    /// Creates a bar of several parts, each with its class, name and value.
+    /// Creates a bar with several parts, each of which has a class, a name and a value.
     #[must_use]
     pub fn parts<'a>(
         parts: impl IntoIterator<Item = &'a (&'static str, &'static str, f64)>,
@@ -79,7 +79,7 @@ impl Bar {
         Self { parts, dots: Vec::new(), end, label }
     }
 
-    /// Draws the bar at `x`, scaled so that the value `greatest` has the length `longest`.
+    /// Draws the bar at `x`. A bar for the value `greatest` would have the length `longest`.
     fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
         let length = |value: f64| match value.is_finite() && greatest > 0.0 {
             true => longest * value / greatest,
@@ -87,7 +87,7 @@ impl Bar {
         };
         let middle = y + THICK / 2 + 5;
         let mut from = x;
-        // Writing to a string cannot fail, here and below.
+        // Writing to a string never fails, here and below.
         for (class, name, value) in &self.parts {
             let _ = write!(
                 text,
@@ -110,7 +110,8 @@ impl Bar {
 }
 
 impl BarChart {
-    /// Draws the chart with its title as HTML: one drawing per column, side by side, or stacked on a narrow page.
+    /// Returns the chart with its title as HTML. Each column is a separate drawing; they are side by side, or stacked
+    /// on a narrow page.
     #[must_use]
     pub fn draw(&self) -> String {
         let title = escape(&self.title);
@@ -141,7 +142,7 @@ impl BarChart {
     }
 }
 
-/// Style of the two drawings of a chart.
+/// Style sheet for the two drawings in a chart.
 pub const STYLE: &str = "
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: .8rem 1.5rem; }
 .pair svg { width: 100%; min-width: 0; height: auto; }

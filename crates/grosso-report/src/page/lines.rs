@@ -11,16 +11,16 @@ pub struct LineChart {
     pub title: String,
     /// Positions along the axis, and their labels.
     pub labels: Vec<(f64, String)>,
-    /// Lines, each in its own color.
+    /// Lines, each in a different color.
     pub lines: Vec<PlotLine>,
 }
 
-/// A line of a [`LineChart`].
+/// Line in a [`LineChart`].
 #[derive(Clone, Debug)]
 pub struct PlotLine {
-    /// Name of the line, shown in the color of the line.
+    /// Name of the line, shown in the line's color.
     pub name: String,
-    /// Points of the line, from left to right: position along the axis, and value.
+    /// Points of the line from left to right, each with its position along the axis and its value.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -100,5 +100,5 @@ const TOP: f64 = 15.0;
 const BOTTOM: f64 = 225.0;
 /// Number of line colors.
 const COLOURS: usize = 8;
-/// Maximum number of points of a line that are drawn as dots; longer lines have none.
+/// Maximum number of points for which dots are drawn. Lines with more points have none.
 const DOTS_MAX: usize = 16;

@@ -1,10 +1,11 @@
-//! Self-contained HTML pages without network access or scripts, in light and dark colors.
+//! Self-contained HTML pages in light and dark colors, without scripts or network access.
 
 pub mod bars;
 pub mod lines;
 pub mod setup;
 
-/// Creates the page with this title, style sheet and body, which are already HTML and CSS.
+/// Creates a page with a title, a style sheet and a body. The arguments are inserted as they are, so they must be valid
+/// HTML and CSS.
 #[must_use]
 pub fn document(title: &str, style: &str, body: &str) -> String {
     format!(

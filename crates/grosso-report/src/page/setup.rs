@@ -1,10 +1,10 @@
-//! Draws test setups as a chain of hosts and devices, from the sender at the top to the receiver at the bottom.
+//! Draws a test setup as a chain of hosts and devices, from the sender at the top to the receiver at the bottom.
 
 use core::fmt::Write;
 
 use super::escape;
 
-/// A chain of stations.
+/// Chain of stations.
 #[derive(Clone, Copy, Debug)]
 pub struct SetupDrawing<'a> {
     /// Text above the drawing.
@@ -13,30 +13,30 @@ pub struct SetupDrawing<'a> {
     pub stations: &'a [Station<'a>],
 }
 
-/// A host, device or program, and the link to the next station.
+/// Host, device or program, with the link to the next station.
 #[derive(Clone, Copy, Debug)]
 pub struct Station<'a> {
     /// Name of the station.
     pub name: &'a str,
-    /// Lines of at most [`LINE_MAX`] characters below the name.
+    /// Lines below the name, of at most [`LINE_MAX`] characters each.
     pub lines: &'a [&'a str],
-    /// Whether the experiment varies the station. It is drawn with a thick border.
+    /// Whether the experiment varies this station. If so, it gets a thick border.
     pub is_varied: bool,
-    /// Link to the next station; the last station has none.
+    /// Link to the next station; `None` for the last station.
     pub link: Option<StationLink<'a>>,
 }
 
-/// A link between two stations.
+/// Link between two stations.
 #[derive(Clone, Copy, Debug)]
 pub struct StationLink<'a> {
-    /// Whether superframes cross the link; otherwise packets do.
+    /// Whether superframes cross the link. Otherwise, packets do.
     pub has_superframes: bool,
     /// Text of at most [`LABEL_MAX`] characters.
     pub label: &'a str,
 }
 
 impl SetupDrawing<'_> {
-    /// Draws the chain as SVG, as wide as a column of a chart.
+    /// Returns the chain as an SVG drawing, as wide as a column of a chart.
     #[must_use]
     pub fn draw(&self) -> String {
         let heading = escape(self.heading);
@@ -66,7 +66,7 @@ impl Station<'_> {
     fn draw(&self, text: &mut String, y: usize) {
         let (width, height) = (WIDTH - 4, self.box_height());
         let class = if self.is_varied { "station varied" } else { "station" };
-        // Writing to a string cannot fail, here and below.
+        // Writing to a string never fails, here and below.
         let _ = writeln!(
             text,
             "<rect class=\"{class}\" x=\"2\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
@@ -89,7 +89,7 @@ impl Station<'_> {
 }
 
 impl StationLink<'_> {
-    /// Draws an arrow, the packets or superframes that cross the link, and the label.
+    /// Draws an arrow with its label, and the packets or superframes that cross the link.
     fn draw(&self, text: &mut String, y: usize) {
         let (end, middle) = (y + LINK - 4, y + LINK / 2);
         let _ = writeln!(
@@ -113,15 +113,15 @@ impl StationLink<'_> {
     }
 }
 
-/// Style of the drawings, which are placed in the columns of a chart.
+/// Style sheet for the drawings, which are placed in the columns of a chart.
 pub const STYLE: &str = "
 rect.station { fill: none; stroke: var(--sender); stroke-width: 1; }
 rect.varied { stroke: var(--receiver); stroke-width: 3; }
 ";
 
-/// Maximum length of a line of a station, in characters.
+/// Maximum length, in characters, of a line below a station's name.
 pub const LINE_MAX: usize = 50;
-/// Maximum length of the label of a link, in characters.
+/// Maximum length of a link's label, in characters.
 pub const LABEL_MAX: usize = 34;
 
 /// Dimensions of a drawing: its width, and the heights of the heading, a name, a line and a link.
@@ -130,7 +130,7 @@ const HEAD: usize = 26;
 const NAME: usize = 30;
 const LINE: usize = 19;
 const LINK: usize = 40;
-/// Number of packets drawn for a train, and the width of the train.
+/// Number of packets drawn for a train, and the train's width.
 const PACKETS: usize = 5;
 const FRAMES_WIDTH: usize = 94;
 const FRAME_GAP: usize = 6;

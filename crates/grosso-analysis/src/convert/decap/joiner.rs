@@ -1,4 +1,4 @@
-//! Handles fragments that appear while tunnels are removed. They are grouped by depth, which is the number of tunnels
+//! Handles fragments found while removing tunnels. The fragments are grouped by depth, which is the number of tunnels
 //! already removed.
 
 use grosso::reassemble::ReassemblyRules;
@@ -9,34 +9,35 @@ use crate::{
     reports::decap::Depth,
 };
 
-/// Handler of the fragments that appear during decapsulation.
+/// Handler for fragments found during decapsulation.
 pub(super) trait Joiner {
     /// Processes a fragment of packet `number` at tunnel depth `depth`.
     fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
 
-    /// Advances the clock to the next packet's time.
+    /// Advances the clock to the timestamp of the next packet.
     fn tick(&mut self, _timestamp_ns: Option<u64>) {}
 
     /// Handles the end of a section.
     fn section(&mut self) {}
 
-    /// Returns whether fragments are reassembled, the findings by depth, and the number of fragment sets not listed.
+    /// Returns whether fragments are reassembled, the findings for each depth, and the number of fragment sets that are
+    /// not listed.
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 
 /// Result of processing a fragment.
 pub(super) enum Join<'a> {
-    /// Joining is disabled.
+    /// Reassembly is disabled.
     Unasked,
     /// The packet stays a fragment.
     Stays,
     /// The packet waits for other fragments.
     Waits,
-    /// The packet is the last missing fragment; the value is the complete datagram.
+    /// The packet was the last missing fragment. The value is the complete datagram.
     Whole(&'a [u8]),
 }
 
-/// Handler that leaves fragments as they are.
+/// Handler that does not reassemble fragments.
 pub(super) struct Separate;
 
 impl Joiner for Separate {
@@ -49,7 +50,7 @@ impl Joiner for Separate {
     }
 }
 
-/// State of the first pass, which records the fate of every fragment.
+/// State of the first pass, which records what happens to every fragment.
 pub(super) struct Learning {
     rules: ReassemblyRules,
     seed: u64,
@@ -103,7 +104,7 @@ impl Joiner for Learning {
     }
 }
 
-/// State of the second pass, which joins the fragments that the first pass selected.
+/// State of the second pass, which joins the fragments selected by the first pass.
 pub(super) struct Learned {
     depths: Vec<(Lanes, Survey)>,
     joined: Joined,
@@ -114,7 +115,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // Packets that were appended to the file later are unknown to the first pass.
+        // The first pass did not see packets that were appended to the file later.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

@@ -1,6 +1,6 @@
-//! `grosso decap`: decapsulates packets, and joins fragments around, between and inside tunnels.
+//! `grosso decap`: decapsulates packets, and reassembles fragments outside, between and inside tunnels.
 //!
-//! Later fragments decide whether a fragment is joined, so a recursive run reads the capture twice (ADR 0045, ADR
+//! Whether a fragment is joined depends on later fragments, so a recursive run reads the capture twice (ADR 0045, ADR
 //! 0050).
 
 mod joiner;
@@ -29,16 +29,16 @@ use crate::{
     units,
 };
 
-/// Options of `grosso decap`, which decapsulates packets.
+/// Options for `grosso decap`, which decapsulates packets.
 #[derive(Clone, Debug)]
 pub struct Decap {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Limits for incomplete datagrams, and the policy for overlapping fragments; used only if all tunnels are removed.
+    /// Limits on incomplete datagrams, and the policy for overlapping fragments. Used only if all tunnels are removed.
     pub waiting: Waiting,
-    /// Whether all tunnels are removed, and fragments between them are joined.
+    /// Whether to remove all tunnels and join the fragments between them.
     pub recursive: bool,
-    /// Whether the text of the report lists all incomplete datagrams.
+    /// Whether the text report lists all incomplete datagrams.
     pub lists_all: bool,
 }
 
@@ -69,7 +69,7 @@ fn run_once(
     finish(work, input, done, session)
 }
 
-/// Removes all tunnels, and reassembles the fragments between them.
+/// Removes all tunnels, and reassembles fragments between them.
 fn run_recursive(
     options: &Decap,
     mut files: Files,
@@ -79,14 +79,14 @@ fn run_recursive(
     let mut input = files.captures.first_pass(session)?;
     let output = files.output_for_longer(&input, session)?;
     let mut learning = Learning::new(&options.waiting);
-    // The second pass must assign the same numbers to tunnels as the first.
+    // The second pass must assign the same numbers to tunnels as the first pass.
     let hasher = RandomState::new();
     let given = options.given;
     let mut unwrapper =
         Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
-        // No output will be written, so these findings are dropped.
+        // No output will be written, so drop these findings.
         learning = Learning::new(&options.waiting);
     }
 
@@ -98,7 +98,7 @@ fn run_recursive(
     finish(work, input, done, session)
 }
 
-/// Reads the capture for the first time, and records the fate of every fragment at every depth.
+/// Reads the capture for the first time, and records what happens to every fragment at every depth.
 fn learn(
     input: &mut Input,
     learning: &mut Learning,
@@ -106,12 +106,12 @@ fn learn(
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
-    // Damage is reported by the second pass.
+    // Damage is reported in the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // The second pass also reports superframes that are not split.
+                    // The second pass also reports superframes that cannot be split.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
@@ -127,7 +127,7 @@ fn learn(
     Ok(())
 }
 
-/// Completes the output, and returns the result.
+/// Completes the output capture, and returns the result.
 fn finish(
     work: DecapWork<impl Joiner>,
     input: Input,
@@ -179,8 +179,8 @@ fn finish(
     Ok(done.outcome((report, place), input, is_refused))
 }
 
-/// Splitter of superframes that consist of tunnel packets, with reused buffers. If a tunnel passes many datagrams to
-/// the device at once, they appear as one superframe, which has the tunnel headers of the first datagram.
+/// Splitter for superframes made of tunnel packets. If a tunnel passes many datagrams to the device at once, they
+/// appear as one superframe with the tunnel headers of the first datagram. Buffers are reused.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
@@ -192,8 +192,8 @@ impl Datagrams {
         Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
     }
 
-    /// Calls `show` for a frame, or for each packet if the frame is a superframe that consists of tunnel packets.
-    /// Returns the reason if such a superframe is not split.
+    /// Calls `show` for the frame, or for each packet if the frame is a superframe made of tunnel packets. Returns the
+    /// reason if such a superframe cannot be split.
     fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -203,7 +203,8 @@ impl Datagrams {
         let (said, ports, stack) = self.judge.parse(packet, link);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let how = match judgment.nature {
-            // A superframe inside a tunnel stays a superframe after decapsulation, unless the user gave a segment size.
+            // A superframe inside a tunnel remains a superframe after decapsulation, unless the user specified a
+            // segment size.
             Nature::Superframe { gso, ports: around, .. }
                 if around != ports || judgment.by == Some(Evidence::Given) =>
             {
@@ -265,5 +266,5 @@ impl<J: Joiner> Transform for DecapWork<J> {
     }
 }
 
-/// Reason name for packets that the engine refuses because they must be reassembled first.
+/// Reason name for packets that the engine rejects because they must first be reassembled.
 const FRAGMENT: &str = grosso::tunnel::decapsulate::Refusal::Fragment.name();

@@ -28,14 +28,14 @@ use crate::{
 /// Decapsulator with reused buffers.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
-    /// UDP ports that identify tunnels in packets for which the capture records no ports.
+    /// UDP ports that identify tunnels in packets for which the capture does not record any.
     given: Ports,
     wanted: DepthLimit,
     pub(super) tally: DecapTally,
     pub(super) suspicions: Suspicions,
-    /// Critical Geneve options by class and type, with the number of packets that had them.
+    /// Critical Geneve options by class and type, each with the number of packets that contain it.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
-    /// Number of packets whose tunnel header had reserved bits set.
+    /// Number of packets with reserved bits set in their tunnel header.
     pub(super) reserved_bits: u64,
     hasher: RandomState,
     buffer: Vec<u8>,
@@ -52,25 +52,25 @@ pub(super) enum DepthLimit {
     All,
 }
 
-/// Result of decapsulating a packet of the capture.
+/// Result of decapsulating a captured packet.
 pub(super) enum DecapFate {
     /// The packet stays unchanged.
     Unchanged,
     /// The packet is a fragment of a datagram that a later packet completes.
     Waits,
-    /// The packet was decapsulated or reassembled; the value is the metadata of the result.
+    /// The packet was decapsulated or reassembled. The value is the metadata of the result.
     Changed(PacketMeta),
 }
 
-/// State of a packet during decapsulation.
+/// State of a packet while it is decapsulated.
 struct PacketUnderWay {
     depth: u32,
-    /// End of the captured bytes in the buffer. Zeros follow, up to the original length of the packet.
+    /// End of the captured bytes in the buffer. Zeros pad the packet to its original length.
     captured: usize,
-    /// Identifier of the tunnels that were removed so far.
+    /// Identifier of the tunnels removed so far.
     network: u64,
     meta: Meta,
-    /// Remaining tunnels whose ports the capture records.
+    /// Remaining tunnels whose ports the capture recorded.
     tunnels: Vec<TunnelPort>,
     is_joined: bool,
 }
@@ -83,8 +83,8 @@ impl Unwrapper {
         hasher: RandomState,
     ) -> Self {
         let mut rules = DecapsulationRules::default();
-        // The receiver's configuration is unknown, so packets that only some configurations accept are decapsulated
-        // too.
+        // The receiver's configuration is unknown, so even packets that only some configurations accept are
+        // decapsulated.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;
@@ -225,8 +225,8 @@ impl Unwrapper {
         true
     }
 
-    /// Counts the headers that are lost because the link type of the capture cannot represent them, such as inner
-    /// Ethernet addresses.
+    /// Counts headers that are lost because the capture's link type cannot represent them, such as inner Ethernet
+    /// addresses.
     fn leave_out(&mut self, plan: &Decapsulation) {
         let layers = self.stack.layers().iter();
         let behind = layers.skip_while(|layer| !is_ip(layer.kind)).skip(1);
@@ -239,8 +239,8 @@ impl Unwrapper {
 
     /// Returns the plan for removing the outermost tunnel.
     ///
-    /// Captures of a sending host contain checksums that the device was supposed to complete, and do not always mark
-    /// them. An outer checksum of such a packet covers the completed packet (rule C40).
+    /// A capture from a sending host contains checksums that the device was meant to complete, and does not always mark
+    /// them. In such a packet, an outer checksum covers the packet as the device would complete it (rule C40).
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
@@ -266,7 +266,7 @@ impl Unwrapper {
     }
 
     /// Returns the plan for a Windows large send whose length field is zero. The result is not marked as a superframe,
-    /// because the capture does not mark it either.
+    /// because the capture did not mark the original.
     fn plan_large_send(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let (checksum, gso) = (Checksum::of_transport(&self.stack), Some(Gso::UNKNOWN));
@@ -285,13 +285,13 @@ impl Unwrapper {
         TunnelPort::on(port, &self.rules.ports)
     }
 
-    /// Returns the identifier of the tunnel `path` inside the tunnels `outside`.
+    /// Returns the identifier of the tunnel `path`, which is inside the tunnels identified by `outside`.
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
     }
 }
 
-/// Returns the headers of the outermost packet from IP on; empty if that packet is in an inner Ethernet frame.
+/// Returns the headers of the outermost packet, starting at IP; empty if that packet is inside an inner Ethernet frame.
 fn outer(stack: &Stack) -> impl Iterator<Item = &Layer> {
     let links = stack.layers().iter().take_while(|layer| !is_ip(layer.kind)).count();
     let (links, packet) = stack.layers().split_at(links);
@@ -313,7 +313,7 @@ fn is_extension(kind: Kind) -> bool {
     matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment)
 }
 
-/// Maximum original length in bytes of a truncated packet that is decapsulated. A record may state any length.
+/// Maximum original length in bytes for a truncated packet to be decapsulated. A capture record may claim any length.
 const CUT_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of tunnels that are removed from one packet.
+/// Maximum number of tunnels removed from one packet.
 const TUNNELS_MAX: u32 = 16;

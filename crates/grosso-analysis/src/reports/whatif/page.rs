@@ -1,4 +1,4 @@
-//! Formats the report as a self-contained page without network access or scripts, in light and dark colors.
+//! Formats the report as a self-contained HTML page in light and dark colors, without scripts or network access.
 
 use core::fmt::Write;
 
@@ -77,7 +77,7 @@ impl WhatifReport {
     }
 }
 
-/// Draws the share of trains with at most a given number of segments, for every hold of a profile.
+/// Draws the share of trains that have at most a given number of segments, for each hold time of a profile.
 fn spread(settings: &[Setting]) -> String {
     let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {
@@ -96,13 +96,12 @@ fn spread(settings: &[Setting]) -> String {
     .svg()
 }
 
-/// Returns the position of a number of segments on the logarithmic axis.
+/// Returns where a number of segments lies on the logarithmic axis.
 fn place(segments: u64) -> f64 {
     (segments.max(1) as f64).log2()
 }
 
-/// Draws a bar chart of the reasons why packets did not merge and why trains were delivered, for the longest hold of a
-/// profile.
+/// Draws bar charts of why packets did not merge and why trains were delivered, for a profile's longest hold time.
 fn reasons(settings: &[Setting]) -> String {
     let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
         return String::new();
@@ -130,7 +129,7 @@ fn reasons(settings: &[Setting]) -> String {
         let (y, middle) = (i * ROW, i * ROW + THICK - 4);
         let length = BAR * *count as f64 / most as f64;
         let behind = BAR_AT + length + 8.0;
-        // Writing to a string cannot fail, here and below.
+        // Writing to a string never fails, here and below.
         let _ = writeln!(
             text,
             "<text x=\"0\" y=\"{middle}\">{list}: {name}</text>\n\

@@ -1,4 +1,4 @@
-//! Finds acknowledgments that were lost on the path, or that cover many packets.
+//! Finds acknowledgments that were lost on the path or that cover many packets.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -6,12 +6,12 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = &view.peer.figures;
     let (acks, missing) = (figures.acks, figures.acks_missing.saturating_sub(figures.acks_damaged));
     let is_many = missing >= MISSING_MIN && missing >= (acks + missing) / SHARE;
-    // If data is missing from the capture, acknowledgments are missing too.
+    // If data is missing from the capture, so are acknowledgments.
     let is_captured = view.figures.uncaptured == 0;
     if is_many && is_captured && view.peer.order.is_own() {
         let found = view.found(Cause::AcksLost, Basis::IpId, missing);
         let lost = Finding { of_packets: u64::from(acks) + u64::from(missing), ..found };
-        // Lost acknowledgments cause retransmissions, and the reports of these were partly lost as well.
+        // Lost acknowledgments cause retransmissions, and some of the reports about those are lost too.
         let is_effect = |found: &Finding| match found.cause {
             Cause::Spurious => true,
             Cause::LostAfter => view.figures.lost_after() <= view.figures.spurious(),
@@ -22,16 +22,16 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds rare acknowledgments in a direction without faults. Rare acknowledgments make the sender send in bursts.
+/// Finds infrequent acknowledgments in a direction with no other fault. They make the sender send in bursts.
 pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, acks) = (view.figures, view.peer.figures.acks);
     let round_trips = view.active_ns().checked_div(view.round_trip_ns).unwrap_or(0);
-    // A host that sends data acknowledges in its data packets.
+    // A host that sends data puts its acknowledgments in its data packets.
     let is_one_way = view.peer.figures.frames <= acks;
-    // A host that merges packets acknowledges superframes.
+    // A host that merges packets acknowledges whole superframes.
     let is_merged = figures.superframes > figures.frames / 20;
     let is_rare = u64::from(acks) <= RARE_MAX * round_trips;
-    // Receivers acknowledge every second full segment, regardless of the number of tiny segments (RFC 9293).
+    // Receivers acknowledge every second full segment, no matter how many tiny segments arrive (RFC 9293).
     let full = match figures.mss {
         0 => u64::from(figures.packets),
         mss => figures.bytes / u64::from(mss),
@@ -50,5 +50,5 @@ const STRETCHED_MIN: u64 = 8;
 const RARE_MAX: u64 = 4;
 /// Minimum number of missing acknowledgments.
 const MISSING_MIN: u32 = 3;
-/// Divisor for the minimum share of missing acknowledgments: one in `SHARE` must be missing.
+/// Inverse of the minimum share of missing acknowledgments: at least one in `SHARE` must be missing.
 const SHARE: u32 = 200;

@@ -1,4 +1,4 @@
-//! Finds loss, reordering, duplicated packets, and retransmissions without loss.
+//! Finds loss, reordering, duplicate packets, and retransmissions that were not caused by loss.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -28,7 +28,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         let late = view.found(Cause::ReorderedBefore, basis, figures.late);
         found.push(Finding { time_ns: Some(figures.late_ns_max), ..late });
     }
-    // After a black hole, smaller packets replace larger ones, so gaps close without a matching retransmission.
+    // In a black hole, smaller packets replace larger ones, so gaps close without a matching retransmission.
     if figures.healed > 0 && !is_black_hole {
         found.push(view.found(Cause::ReorderedAfter, Basis::Sack, figures.healed));
     }
@@ -51,5 +51,5 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     findings.extend(found);
 }
 
-/// Minimum number of unnecessary retransmissions: a tail loss probe causes one now and then.
+/// Minimum number of unnecessary retransmissions. Tail loss probes cause an occasional one.
 const SPURIOUS_MIN: u32 = 3;

@@ -1,4 +1,4 @@
-//! Derives the causes that slow a direction from its figures.
+//! Derives the causes that slow down a direction from its statistics.
 //!
 //! | module | causes |
 //! |---|---|
@@ -24,7 +24,7 @@ use super::{
     summary::Totals,
 };
 
-/// One direction of a connection, with the data that the search for causes needs.
+/// One direction of a connection, with the data needed to search for causes.
 struct View<'a> {
     stream: &'a Stream,
     /// Opposite direction, which carries the acknowledgments.
@@ -39,7 +39,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns the time without the pauses of the sender, in nanoseconds. The first round trip of a pause counts as
+    /// Returns the total time minus the sender's pauses, in nanoseconds. The first round trip of a pause counts as
     /// active, because the last data is still being acknowledged.
     fn active_ns(&self) -> u64 {
         let acknowledged_ns =
@@ -61,7 +61,7 @@ impl View<'_> {
     }
 }
 
-/// Finds what slows both directions of a connection, the most important cause first.
+/// Finds what slows down each direction of a connection, starting with the most important cause.
 pub(super) fn judge(slot: &FlowSlot<Connection>, totals: &mut Totals) {
     let FlowSlot { endpoints, tracked: connection, merging, .. } = slot;
     let [one, other] = &connection.streams;

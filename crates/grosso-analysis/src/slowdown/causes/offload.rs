@@ -4,7 +4,7 @@ use super::{Basis, Cause, Finding, View};
 
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
-    // Superframes show that merging works, or the sender created them.
+    // Superframes show that merging works, unless the sender itself created them.
     if figures.packets < PACKETS_MIN || figures.superframes > figures.frames / 20 {
         return;
     }
@@ -23,9 +23,9 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of packets in a direction before its traffic is evaluated.
+/// Minimum number of packets in a direction for its traffic to be evaluated.
 const PACKETS_MIN: u32 = 256;
-/// Maximum mean payload of tiny segments in bytes.
+/// Maximum mean payload, in bytes, at which segments count as tiny.
 const TINY_BYTES: u64 = 200;
-/// Maximum mean time between packets in nanoseconds. If packets are farther apart, receive offload cannot merge them.
+/// Maximum mean time between packets, in nanoseconds. Receive offload cannot merge packets that are farther apart.
 const SPACING_NS_MAX: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! Finds causes on the path: a small MTU, routers that merge packets, and damaged packets.
+//! Finds causes that lie on the path: a small MTU, routers that merge packets, and damaged packets.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -6,7 +6,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let mtu = u32::from(figures.icmp_mtu);
     if mtu > 0 {
-        // The message quotes a packet that is larger than every packet of the sender.
+        // The message quotes a packet that is larger than anything the sender sent.
         let is_merged = u32::from(figures.icmp_quoted) > figures.ip_bytes_max;
         let guessed = if figures.is_icmp_repeated { figures.above_mtu_guessed } else { 0 };
         let (cause, packets) = match figures.above_mtu + guessed {
@@ -33,13 +33,13 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 }
 
 impl View<'_> {
-    /// Returns whether the peer sent anything, which shows that small packets pass through the path.
+    /// Returns whether the peer sent anything, which proves that small packets get through.
     fn has_small_pass(&self) -> bool {
         self.peer.figures.acks > 0 || self.peer.figures.frames > 0
     }
 }
 
-/// Minimum number of transmissions of one segment without an acknowledgment.
+/// Minimum number of times that a segment must be sent without being acknowledged.
 const STUCK_MIN: u32 = 4;
-/// Default MSS of TCP over IPv4 (RFC 9293 section 3.7.1). No path MTU explains the loss of a smaller segment.
+/// Default MSS for TCP over IPv4 (RFC 9293 section 3.7.1). The path MTU cannot explain the loss of a smaller segment.
 const EVERY_PATH_BYTES: u32 = 536;

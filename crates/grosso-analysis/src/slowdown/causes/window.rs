@@ -1,8 +1,8 @@
-//! Finds limits that the two hosts set: the receive window, the sending application, and the congestion window.
+//! Finds limits set by the two hosts: the receive window, the sending application, and the congestion window.
 
 use super::{Basis, Cause, Finding, View};
 
-/// Finds windows closed by the receiver.
+/// Finds periods in which the receiver closed its window.
 pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let zero_ns = view.stream.zero_ns_until(view.last_ns);
@@ -12,7 +12,7 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds the limits of a direction without faults.
+/// Finds what limits a direction that has no faults.
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = view.active_ns();
@@ -36,12 +36,12 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds a sender that waits for acknowledgments although the window is open and no queue fills: its congestion window
-/// or its send buffer limits it.
+/// Finds a sender that waits for acknowledgments although the window is open and no queue fills up. Such a sender is
+/// limited by its congestion window or its send buffer.
 pub(super) fn find_congestion(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, active_ns) = (view.figures, view.active_ns());
     let (near, far) = (view.peer, view.stream);
-    // The longer part of the round trip contains the queue.
+    // The longer part of the round trip is the one with the queue.
     let longer = if near.echo_ns > far.echo_ns { near } else { far };
     let is_limited = figures.waits >= WAITS_MIN && figures.waited_ns >= active_ns / 2;
     if is_limited && figures.packets >= PACKETS_MIN && longer.is_echo_steady() {
@@ -55,13 +55,13 @@ pub(super) fn find_congestion(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of waits for acknowledgments: a short transfer ends in slow start.
+/// Minimum number of waits for acknowledgments. A short transfer may end in slow start.
 const WAITS_MIN: u32 = 12;
-/// Minimum share of time with a closed window: one part in `ZERO_SHARE`.
+/// Inverse of the minimum share of time with a closed window.
 const ZERO_SHARE: u64 = 50;
 /// Minimum number of pauses before the application is reported as the limit.
 const PAUSES_MIN: u32 = 3;
 /// Minimum number of packets before a small MSS or the congestion window is reported as a limit.
 const PACKETS_MIN: u32 = 64;
-/// Minimum amount of data, in receive windows, before the window is reported as the limit.
+/// Minimum amount of data before the window is reported as the limit, in multiples of the receive window.
 const WINDOWS_MIN: u64 = 8;

@@ -1,15 +1,15 @@
-//! Writes pcapng blocks that describe an interface: its properties, and the counts of its packets.
+//! Writes pcapng blocks about an interface: its properties, and its packet counts.
 
 use grosso_capture::{
     Block, ByteOrder, Interface,
     options::{code, push_end, push_option},
 };
 
-/// The properties of an interface that a capture file describes.
+/// Properties of an interface that are recorded in a capture file.
 pub(super) struct DeviceFacts {
     pub(super) kind: Option<String>,
     pub(super) hardware_address: Option<[u8; 6]>,
-    /// Bits per second, if the driver reports a speed.
+    /// Speed in bits per second, if the driver reports it.
     pub(super) speed: Option<u64>,
     pub(super) offloads: String,
 }
@@ -39,15 +39,15 @@ pub(super) fn description(
         push(code::COMMENT, facts.offloads.as_bytes());
     }
     push_end(&mut options, ORDER);
-    // The link types of interfaces fit into 16 bits.
+    // Link types of interfaces fit in 16 bits.
     let link_type = interface.link_type as u16;
     let fixed = [&ORDER.u16_bytes(link_type)[..], &[0; 2], &ORDER.u32_bytes(interface.snaplen)];
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)
 }
 
-/// Packet counts of an interface in a file, and the period that they cover, in nanoseconds since the epoch.
+/// Packet counts for an interface in a file, and the period that they cover, in nanoseconds since the epoch.
 pub(super) struct Statistics {
-    /// The number of the interface in the file.
+    /// Number of the interface in the file.
     pub(super) number: u32,
     pub(super) between: [u64; 2],
     /// Packets that reached the socket, and packets that the kernel dropped; `None` if they were counted for several
@@ -56,7 +56,7 @@ pub(super) struct Statistics {
     pub(super) written: u64,
 }
 
-/// Packet counts that the kernel reports.
+/// Packet counts reported by the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KernelCounts {
     pub(super) seen: u64,
@@ -64,7 +64,7 @@ pub(super) struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// Returns the difference from earlier counts.
+    /// Returns the difference from an earlier reading.
     pub(super) const fn since(self, earlier: Self) -> Self {
         Self { seen: self.seen - earlier.seen, drops: self.drops - earlier.drops }
     }
@@ -92,7 +92,7 @@ pub(super) fn statistics(counted: &Statistics, comment: Option<&str>) -> Vec<u8>
     block(INTERFACE_STATISTICS, &fixed, &options)
 }
 
-/// Returns a block as if it had been read from a file, so that the writer can copy it.
+/// Returns a block in the form in which it would be read from a file, so that the writer can copy it.
 pub(super) fn copied(kind: u32, raw: &[u8], interface: Option<Interface>) -> Block<'_> {
     Block { kind, raw, order: ORDER, interface }
 }
@@ -104,7 +104,7 @@ fn block(kind: u32, fixed: &[u8], options: &[u8]) -> Vec<u8> {
 }
 
 const ORDER: ByteOrder = ByteOrder::NATIVE;
-/// Length in bytes of the fields around the body of a block: type and length before it, and the length again after it.
+/// Number of bytes around the body of a block: the type and the length before it, and the length again after it.
 const AROUND_BYTES: usize = 12;
 
 // Block types and option codes from draft-ietf-opsawg-pcapng sections 4.2 and 4.6.

@@ -1,8 +1,8 @@
-//! The clients that connect to a listener, and the thread that serves all of them.
+//! Clients that connect to a listener, and the thread that serves them.
 //!
-//! No client delays another client or the capture: sockets never block, and each client has its own queue. When
-//! [`CLIENTS_MAX`] clients are connected, a new client replaces the oldest client that has stalled or shut down its
-//! side of the connection. If there is none, the new client is rejected. Both events are counted.
+//! No client can delay another client or the capture, because sockets never block and each client has its own queue. If
+//! [`CLIENTS_MAX`] clients are already connected, a new client replaces the oldest one that has stalled or has shut
+//! down its side of the connection. If there is none, the new client is rejected. Both events are counted.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 
-/// Bytes of a capture that are sent to the clients together.
+/// Batch of capture bytes that is sent to the clients.
 #[derive(Debug)]
 pub(super) struct PcapBatch {
     pub(super) bytes: Vec<u8>,
@@ -29,24 +29,24 @@ pub(super) struct PcapBatch {
     pub(super) ends: Vec<usize>,
 }
 
-/// The clients, shared by the capture and the thread that serves them.
+/// Clients, shared by the capture and the thread that serves them.
 #[derive(Debug)]
 pub(super) struct Clients {
     queues: Mutex<Vec<Arc<Queue>>>,
-    /// The event that signals new batches and the end of the capture.
+    /// Event that signals new batches and the end of the capture.
     wake: Event,
     is_over: AtomicBool,
-    /// Number of clients that were accepted.
+    /// Number of clients accepted.
     pub(super) came: AtomicUsize,
-    /// Clients that were rejected because the maximum number of clients was connected.
+    /// Number of clients rejected because the maximum was already connected.
     pub(super) turned_away: AtomicUsize,
-    /// Clients that were disconnected because they did not read their data.
+    /// Number of clients disconnected because they did not read their data.
     pub(super) cut_off: AtomicUsize,
-    /// Number of packets that did not fit into the queue of a client.
+    /// Number of packets that did not fit into a client's queue.
     pub(super) full: AtomicU64,
 }
 
-/// Batches that are waiting for one client.
+/// Batches waiting to be sent to one client.
 #[derive(Debug, Default)]
 struct Queue(Mutex<QueuedBatches>);
 
@@ -70,7 +70,7 @@ impl Clients {
         })
     }
 
-    /// Adds a batch to every client's queue that has room for it. Returns whether any client is connected.
+    /// Adds a batch to the queue of every client that has room for it. Returns whether any client is connected.
     pub(super) fn offer(&self, batch: PcapBatch) -> bool {
         let batch = Arc::new(batch);
         let queues = lock(&self.queues);
@@ -82,12 +82,12 @@ impl Clients {
                 self.full.fetch_add(batch.ends.len() as u64, Ordering::Relaxed);
             }
         }
-        // Raising fails only if the event is already raised.
+        // This fails only if the event is already raised.
         let _ = self.wake.raise();
         !queues.is_empty()
     }
 
-    /// Lets the thread end once the clients have received the waiting bytes.
+    /// Tells the thread to end once the clients have received everything that is waiting.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         let _ = self.wake.raise();
@@ -95,7 +95,7 @@ impl Clients {
 }
 
 impl Queue {
-    /// Returns the first batch and the number of its bytes that have been sent.
+    /// Returns the first batch, and how many of its bytes have been sent.
     fn first(&self) -> Option<(Arc<PcapBatch>, usize)> {
         let waiting = lock(&self.0);
         waiting.batches.front().map(|batch| (Arc::clone(batch), waiting.sent))
@@ -127,27 +127,27 @@ impl Queue {
     }
 }
 
-/// The thread that serves the clients.
+/// Thread that serves the clients.
 pub(super) struct PcapService {
     listener: TcpListener,
-    /// The file header of the capture, which every client receives first.
+    /// File header of the capture, which is sent to every client first.
     header: Arc<PcapBatch>,
     shared: Arc<Clients>,
     acceptor: Acceptor,
-    /// The clients, in the order in which they connected.
+    /// Clients, in the order in which they connected.
     clients: Vec<PcapClient>,
-    /// The deadline for sending the last bytes, once the capture has ended.
+    /// Deadline for sending the last bytes; set when the capture has ended.
     end: Option<Instant>,
 }
 
 impl PcapService {
-    /// Creates the service of a listener that does not block.
+    /// Creates the service for a non-blocking listener.
     pub(super) fn new(listener: TcpListener, header: PcapBatch, shared: Arc<Clients>) -> Self {
         let (acceptor, clients) = (Acceptor::default(), Vec::new());
         Self { listener, header: Arc::new(header), shared, acceptor, clients, end: None }
     }
 
-    /// Serves the clients until the capture has ended and every client has received the last bytes or has timed out.
+    /// Serves the clients until the capture has ended and each client has either received the last bytes or timed out.
     pub(super) fn run(mut self) {
         while let Ok(ready) = self.wait() {
             let now = Instant::now();
@@ -173,7 +173,7 @@ impl PcapService {
         self.publish();
     }
 
-    /// Sleeps until a client is ready, a batch is waiting, or a deadline has passed. Returns which clients are ready.
+    /// Sleeps until a client is ready, a batch is waiting, or a deadline passes. Returns which clients are ready.
     fn wait(&mut self) -> io::Result<Vec<bool>> {
         let now = Instant::now();
         self.clients.iter_mut().for_each(|client| client.look(now));
@@ -218,7 +218,7 @@ impl PcapService {
         }
     }
 
-    /// Closes the connections of clients that have received everything, and of clients that do not read.
+    /// Closes the connections to clients that have received everything, and to clients that do not read.
     fn complete(&mut self, now: Instant, end: Instant) {
         let (over, others) = core::mem::take(&mut self.clients)
             .into_iter()
@@ -227,12 +227,12 @@ impl PcapService {
         self.publish();
         for mut client in over {
             self.cut_off(&client, now);
-            // If received bytes stay unread, closing sends a reset, and the client loses the last bytes.
+            // Closing a connection with unread input sends a reset, and the client would lose the last bytes.
             let _ = client.discard();
         }
     }
 
-    /// Counts a client that is disconnected before it has received everything, and the packets that it loses.
+    /// Counts a client that is disconnected before it has received everything, along with the packets that it loses.
     fn cut_off(&self, client: &PcapClient, now: Instant) {
         if client.is_stalled(now) || !client.queue.is_empty() {
             self.shared.cut_off.fetch_add(1, Ordering::Relaxed);
@@ -240,24 +240,24 @@ impl PcapService {
         }
     }
 
-    /// Updates the list of clients that receive batches, so that it contains the connected clients.
+    /// Updates the list of clients that receive batches to match the connected clients.
     fn publish(&self) {
         let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
         *lock(&self.shared.queues) = here.collect();
     }
 }
 
-/// A client that is connected to the listener.
+/// Client connected to the listener.
 struct PcapClient {
     stream: TcpStream,
     queue: Arc<Queue>,
-    /// Whether the client's queue was empty at the last check.
+    /// Whether the client's queue was empty when it was last checked.
     is_idle: bool,
-    /// The time at which the client last accepted bytes, or had none to accept.
+    /// Time at which the client last accepted bytes or had none waiting.
     progressed: Instant,
-    /// Whether the client shut down its side of the connection, because it exited or only reads.
+    /// Whether the client has shut down its side of the connection, either because it exited or because it only reads.
     has_ended: bool,
-    /// Number of bytes that the client has sent. They are ignored.
+    /// Number of bytes received from the client. They are ignored.
     discarded: usize,
     is_gone: bool,
 }
@@ -276,7 +276,7 @@ impl PcapClient {
         }
     }
 
-    /// Starts the client's stall timer when a batch is added to its empty queue.
+    /// Starts the client's stall timer when its queue is no longer empty.
     fn look(&mut self, now: Instant) {
         let is_empty = self.queue.is_empty();
         if is_empty || self.is_idle {
@@ -311,7 +311,7 @@ impl PcapClient {
         Ok(())
     }
 
-    /// Reads and ignores the data that the client sends.
+    /// Reads and ignores data from the client.
     fn discard(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while !self.has_ended {
@@ -326,7 +326,7 @@ impl PcapClient {
         Ok(())
     }
 
-    /// Returns whether data is waiting for the client and it has read no bytes for [`STALLED`].
+    /// Returns whether data is waiting for the client and it has not read anything for [`STALLED`].
     fn is_stalled(&self, now: Instant) -> bool {
         !self.is_idle && now.saturating_duration_since(self.progressed) >= STALLED
     }
@@ -341,13 +341,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum number of batches in the queue of a client. They contain at most 16 MB, plus one packet per batch.
+/// Maximum number of batches in a client's queue. They contain at most 16 MB, plus one packet per batch.
 const BATCHES_WAITING: usize = 64;
 /// Maximum number of bytes that a client may send before it is disconnected.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
-/// The time after which a client that does not read its waiting bytes counts as stalled.
+/// Time after which a client counts as stalled if it does not read the bytes waiting for it.
 const STALLED: Duration = Duration::from_secs(1);
-/// Time in which clients must read the last bytes after the capture has ended.
+/// Time that clients have to read the last bytes after the capture has ended.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -15,22 +15,22 @@ use grosso_wire::LinkType;
 use super::blocks::{self, DeviceFacts};
 use crate::{device, error::Failure};
 
-/// An interface whose packets are captured.
+/// Interface whose packets are captured.
 pub(super) struct CapturedDevice {
     pub(super) name: String,
     pub(super) link_type: LinkType,
-    /// The description of the interface for the capture writer.
+    /// Description of the interface for the capture writer.
     pub(super) interface: Interface,
-    /// The pcapng block that describes the interface.
+    /// pcapng block that describes the interface.
     pub(super) description: Vec<u8>,
-    /// The filter for the packets of the interface.
+    /// Filter for the interface's packets.
     pub(super) wanted: LivePass,
-    /// Whether the interface is a loopback interface. A socket on it receives each packet twice, so only the incoming
-    /// copy is captured.
+    /// Whether this is a loopback interface. A socket on loopback receives each packet twice, so only the incoming copy
+    /// is captured.
     pub(super) is_loopback: bool,
 }
 
-/// The rule that decides which packets of an interface are captured.
+/// Rule that decides which packets on an interface are captured.
 #[derive(Clone)]
 pub(super) enum LivePass {
     /// All packets that reach the socket.
@@ -42,7 +42,7 @@ pub(super) enum LivePass {
 }
 
 impl LivePass {
-    /// Returns whether a packet is captured; `original` is its length on the link, including its VLAN tag.
+    /// Returns whether to capture a packet. `original` is its length on the link, including its VLAN tag.
     pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
         match self {
             Self::All => true,
@@ -76,7 +76,7 @@ impl CapturedDevice {
         Self::described(name, link.hardware_type, form, Some(facts), wanted)
     }
 
-    /// Describes an interface that no longer exists, but whose frames were captured.
+    /// Describes an interface that no longer exists although frames from it were captured.
     pub(super) fn gone(index: u32, hardware_type: u16, form: PacketForm, wanted: LivePass) -> Self {
         Self::described(format!("if{index}"), hardware_type, form, None, wanted)
     }
@@ -98,21 +98,21 @@ impl CapturedDevice {
     }
 }
 
-/// The format in which packets of an interface are captured.
+/// Format in which an interface's packets are captured.
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
     /// Maximum number of bytes to keep of each packet.
     pub(super) snaplen: u32,
-    /// The resolution of the timestamps.
+    /// Resolution of the timestamps.
     pub(super) resolution: Resolution,
 }
 
-/// The filter of a live capture, for one link type.
+/// Live capture filter for one link type.
 pub(super) struct LiveFilter {
     pub(super) program: Program,
-    /// Whether the kernel can run the program. The kernel stores VLAN tags outside the packet, where a program that
-    /// reads tags from the packet does not find them.
+    /// Whether the kernel can run the filter program. The kernel stores VLAN tags outside the packet, so a program that
+    /// looks for a tag in the packet would not find it.
     pub(super) is_kernels: bool,
 }
 
@@ -120,13 +120,13 @@ impl LiveFilter {
     pub(super) fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
         let program = compile(text, "capture", link_type.to_pcap())?;
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-        // Offsets, the length and the keyword `vlan` refer to the frame with its tag.
+        // Offsets, the length and the keyword `vlan` refer to the frame with its tag in place.
         let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));
         Ok(Self { program, is_kernels })
     }
 }
 
-/// Returns the link type for this hardware type; `None` if its packets cannot be parsed.
+/// Returns the link type for a hardware type; `None` if packets of that type cannot be parsed.
 pub(super) fn link_type(hardware_type: u16) -> Option<LinkType> {
     match hardware_type {
         ETHERNET | LOOPBACK => Some(LinkType::Ethernet),
@@ -141,7 +141,7 @@ fn speed(name: &InterfaceName, index: u32) -> Option<u64> {
     megabits.parse::<u64>().ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
 }
 
-/// Returns the settings that affect the captured packets: the offloads, and the maximum size of superframes.
+/// Returns the settings that affect the captured packets: the offloads, and the maximum superframe size.
 fn offloads(link: &Link, control: &Control) -> String {
     let features = ethtool::features(control, &link.name).unwrap_or_default();
     let is_telling = |name: &str| {
@@ -168,9 +168,9 @@ fn offloads(link: &Link, control: &Control) -> String {
     text
 }
 
-/// The name that selects all interfaces.
+/// Name that stands for all interfaces.
 pub(super) const ANY: &str = "any";
-/// Hardware types, which are called `ARPHRD_*` in linux/if_arp.h.
+/// Hardware types, called `ARPHRD_*` in linux/if_arp.h.
 const ETHERNET: u16 = 1;
 const PPP: u16 = 512;
 const RAW_IP: u16 = 519;
@@ -181,5 +181,5 @@ const SIT: u16 = 776;
 const IPGRE: u16 = 778;
 const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
-/// Filter keywords that refer to VLAN tags, or to bytes whose position depends on a tag.
+/// Filter keywords that refer to VLAN tags, or to bytes that a tag would shift.
 const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];

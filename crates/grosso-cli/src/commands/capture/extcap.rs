@@ -1,5 +1,5 @@
-//! `grosso extcap`: offers the interfaces of this host to Wireshark as capture sources, through Wireshark's extcap
-//! interface.
+//! `grosso extcap`: makes this host's interfaces available to Wireshark as capture sources, through Wireshark's extcap
+//! protocol.
 
 use std::{ffi::OsString, path::Path};
 
@@ -21,14 +21,14 @@ use crate::{
     session::Session,
 };
 
-/// Answers Wireshark's requests, or captures for Wireshark.
+/// Answers Wireshark's requests, or captures on its behalf.
 pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Result<Exit, Failure> {
     if options.extcap_interfaces {
         return print_sentences(&sources()?);
     }
     let source = ExtcapSource::find(options.extcap_interface.as_deref().unwrap_or_default())?;
     if let (true, Some(pipe)) = (options.capture, &options.fifo) {
-        // Wireshark shows any other output as an error.
+        // Wireshark treats any other output as an error.
         session.talk.quiet = true;
         let Command::Capture(capture) = source.command(pipe, options)? else {
             return Err(Failure::internal("extcap: no operation selected"));
@@ -45,7 +45,7 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
     }
 }
 
-/// Returns the capabilities that capturing requires.
+/// Returns the capabilities needed to capture.
 pub(in crate::commands) fn needs(_: &Extcap) -> Needs {
     Needs::of(&["net_raw"])
 }
@@ -66,7 +66,7 @@ fn sources() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Returns the extcap lines that describe the options of a source.
+/// Returns the extcap lines that describe a source's options.
 fn config() -> String {
     format!(
         "arg {{number=0}}{{call=--packets}}{{display=Packets}}{{type=selector}}{{tooltip=Capture \
@@ -79,7 +79,7 @@ fn config() -> String {
     )
 }
 
-/// A capture source for one interface.
+/// Capture source for one interface.
 struct ExtcapSource {
     interface: String,
     link_type: LinkType,
@@ -126,5 +126,5 @@ impl ExtcapSource {
     }
 }
 
-/// The prefix of a source's name, which distinguishes it from Wireshark's own source for the interface.
+/// Prefix of a source's name, which distinguishes it from Wireshark's own source for the same interface.
 const PREFIX: &str = "grosso-";

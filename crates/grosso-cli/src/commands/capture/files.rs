@@ -1,4 +1,4 @@
-//! Writes the files of a capture: one file, or several files one after another.
+//! Writes the files of a capture: a single file, or one file after another.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,35 +19,35 @@ use super::{
 };
 use crate::{arguments::Capture, error::Failure, name::shown, session::Session};
 
-/// The current output file and the rotation rule.
+/// Current output file, and the rotation rule.
 pub(super) struct CaptureFiles {
     names: Names,
-    /// The thread that opens all files after the first; `None` if there is only one file.
+    /// Thread that opens all files after the first; `None` if there is only one file.
     opener: Option<Rc<Opener>>,
     options: WriterOptions,
     writer: Option<CaptureWriter<Output>>,
-    /// The path of the current file.
+    /// Path of the current file.
     pub(super) path: PathBuf,
-    /// The name of the current file in messages.
+    /// Name of the current file in messages.
     pub(super) name: String,
-    /// The interfaces of the current file, indexed by their positions among the devices.
+    /// Interfaces in the current file, indexed by their position among the devices.
     declared: Vec<Option<Declared>>,
     /// Number of interfaces that the current file describes so far.
     numbers: u32,
     began_ns: u64,
-    /// Packet counts of the kernel at the start of the current file.
+    /// Kernel packet counts at the start of the current file.
     counted: KernelCounts,
-    /// Number of files that were started.
+    /// Number of files started.
     pub(super) begun: u64,
     /// Number of packets in all files.
     pub(super) packets: u64,
 }
 
-/// An interface that the current file describes.
+/// Interface that is described in the current file.
 #[derive(Clone, Copy)]
 struct Declared {
     number: u32,
-    /// Number of packets of the interface in this file.
+    /// Number of the interface's packets in this file.
     packets: u64,
 }
 
@@ -100,7 +100,7 @@ impl CaptureFiles {
         }
     }
 
-    /// Writes a packet of the interface at position `place` among the devices.
+    /// Writes a packet from the interface at position `place` among the devices.
     pub(super) fn write(
         &mut self,
         source: &CapturedInterface,
@@ -143,8 +143,7 @@ impl CaptureFiles {
         let (names, options) = (self.names.clone(), self.options.clone());
         let create = move || create(&names, options);
         let opened = match &self.opener {
-            // The first file is opened by the calling thread, which is not confined yet, with the privileges of the
-            // user.
+            // The first file is opened by the calling thread, which is not yet confined and has the user's privileges.
             Some(opener) if self.begun > 0 => opener.ask(create)??,
             _ => create()?,
         };
@@ -160,11 +159,11 @@ impl CaptureFiles {
         if !source.is_any() {
             self.declare(source, 0)?;
         }
-        // Flush now, so that a reader that waits for the start of the file can begin.
+        // Flush now, so that a reader waiting for the start of the file can begin.
         self.flush()
     }
 
-    /// Returns the number of an interface in this file. The first packet of an interface adds its description.
+    /// Returns the number of an interface in this file. The first packet from an interface adds its description.
     fn declare(&mut self, source: &CapturedInterface, place: usize) -> Result<u32, Failure> {
         if let Some(Some(declared)) = self.declared.get(place) {
             return Ok(declared.number);
@@ -180,7 +179,7 @@ impl CaptureFiles {
         Ok(number)
     }
 
-    /// Writes the packet counts of each interface to this file.
+    /// Writes each interface's packet counts to this file.
     fn describe_counts(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
         let between = [self.began_ns, now_ns()];
         let kernel = source.counted.since(self.counted);
@@ -209,7 +208,7 @@ impl CaptureFiles {
     }
 }
 
-/// An open file.
+/// File that has been opened.
 struct Opened {
     path: PathBuf,
     name: String,

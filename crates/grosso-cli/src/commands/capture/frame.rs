@@ -1,4 +1,4 @@
-//! Converts the metadata that the kernel reports for a frame to the metadata of a packet in a capture.
+//! Converts the kernel's metadata about a frame to the metadata of a captured packet.
 
 use core::num::{NonZeroU16, NonZeroUsize};
 
@@ -21,14 +21,14 @@ use grosso_wire::{
 
 use super::report::FrameCounts;
 
-/// Converter that turns frames from the kernel into packets of a capture.
+/// Converter from kernel frames to captured packets.
 pub(super) struct Recorder {
-    /// The UDP ports of tunnels.
+    /// UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
-    /// Whether the flows are distributed over several outputs, so that the flow hash of each packet is needed.
+    /// Whether flows are distributed over several outputs, which requires each packet's flow hash.
     spreads: bool,
-    /// Buffer for a frame with its VLAN tag restored.
+    /// Buffer for a frame whose VLAN tag is put back.
     tagged: Vec<u8>,
     pub(super) counts: FrameCounts,
 }
@@ -39,7 +39,7 @@ impl Recorder {
         Self { ports, stack: Stack::new(0), spreads, tagged, counts }
     }
 
-    /// Returns the bytes of a frame as they were on a link of this type, their metadata, and the flow hash.
+    /// Returns the bytes of a frame as they were on a link of this type, with their metadata and the flow hash.
     pub(super) fn record<'a>(
         &'a mut self,
         frame: &'a RingFrame,
@@ -66,8 +66,8 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // Standard flags fully describe a packet without offloads other than a verified checksum, and without tunnel
-        // ports.
+        // The standard flags are sufficient for a packet that has no offloads apart from a verified checksum, and no
+        // tunnel ports.
         let is_plain = offload.meta.gso.is_none() && !offload.is_partial();
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
@@ -88,27 +88,27 @@ impl Recorder {
         Offload { tunnel_ports, ..self.recorded_offload(frame, bytes, link) }
     }
 
-    /// Returns the offload state that the kernel's virtio header describes.
+    /// Returns the offload state described by the kernel's virtio header.
     fn recorded_offload(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         let Ok((header, _)) =
             VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
             return Offload::default();
         };
-        // The remaining bytes of a truncated frame would make the payload seem too short.
+        // If the frame is truncated, the payload would appear too short.
         let understood = match frame.truncated() {
             true => None,
             false => understand(&header, bytes, link, &self.stack, Form::Short).ok(),
         };
         match understood {
             Some(mut meta) => {
-                // The header comes from this host's kernel and is trusted.
+                // The header comes from this host's own kernel, so it is trusted.
                 if let Some(gso) = &mut meta.gso {
                     gso.untrusted = false;
                 }
                 Offload { transport: transport(&header), ..Offload::new(&meta) }
             }
-            // The frame is truncated, or has unknown headers.
+            // The frame is truncated or has unknown headers.
             None => claimed(&header, frame.original_bytes(), &self.stack),
         }
     }
@@ -145,8 +145,8 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// Returns the offload state that a virtio header describes, without checking it against the frame. `original_len` is
-/// the frame's original length.
+/// Returns the offload state described by a virtio header, without checking it against the frame. `original_len` is the
+/// frame's original length.
 fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload {
     let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -165,7 +165,7 @@ fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload
     Offload { transport: transport(header), ..Offload::new(&meta) }
 }
 
-/// Returns the number of packets of a superframe with this original length, if its headers are complete.
+/// Returns the number of packets in a superframe with this original length, if its headers are complete.
 fn segments(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Option<u16> {
     let mut layers = stack.layers().iter().filter(|_| stack.stop == Stop::Payload);
     let layer = layers.find(|layer| layer.offset == header.checksum_start)?;
@@ -185,7 +185,7 @@ fn transport(header: &VirtioHeader) -> SegmentTransport {
     }
 }
 
-/// Writes the frame to `out`, and inserts the VLAN tag that the kernel stripped after the addresses.
+/// Writes the frame to `out` with the VLAN tag, which the kernel removed, inserted after the addresses.
 fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
     out.clear();
@@ -195,7 +195,7 @@ fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     out.extend_from_slice(rest);
 }
 
-/// Length of the two addresses of an Ethernet frame, in bytes.
+/// Combined length of the two addresses in an Ethernet frame, in bytes.
 const ADDRESSES_LEN: usize = 12;
 /// Values of bits 0 and 1 of `epb_flags`.
 const INBOUND: u32 = 1;

@@ -1,4 +1,4 @@
-//! `grosso capture -D`: the list of interfaces, with the numbers that `-i` accepts.
+//! `grosso capture -D`: lists the interfaces, with the numbers that `-i` accepts.
 
 use grosso_sys::netlink::{Link, Netlink};
 use schemars::JsonSchema;
@@ -14,13 +14,13 @@ use crate::{
     style::Style,
 };
 
-/// The interfaces of this machine.
+/// Interfaces of this host.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Listing {
     interfaces: Vec<Listed>,
 }
 
-/// One interface of the list.
+/// Interface in the list.
 #[derive(Serialize, JsonSchema)]
 struct Listed {
     /// Number that `-i` accepts.
@@ -30,8 +30,8 @@ struct Listed {
     running: bool,
     loopback: bool,
     mtu: Option<u32>,
-    /// Link type of the interface's packets; `null` if the packets cannot be parsed, and for the entry of all
-    /// interfaces.
+    /// Link type of the interface's packets; `null` for packets that cannot be parsed, and for the entry that stands
+    /// for all interfaces.
     link_type: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// Returns the name of the interface that the user selected by name or by its number in the list.
+/// Returns the name of the interface that the user selected, either by name or by number.
 pub(super) fn named(asked: &str) -> Result<String, Failure> {
     let Ok(number) = asked.parse::<usize>() else { return Ok(asked.into()) };
     let links = links()?;
@@ -79,7 +79,7 @@ pub(super) fn named(asked: &str) -> Result<String, Failure> {
 
 /// Returns the interfaces: running ones first, then loopback, then those that are down.
 pub(super) fn links() -> Result<Vec<Link>, Failure> {
-    // The request needs no privilege, so the list is available to every user.
+    // The request needs no privileges, so any user can list the interfaces.
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let mut links = links
         .map_err(|error| device::refused("capture", "listing the interfaces", "net_raw", &error))?;
@@ -96,7 +96,7 @@ fn is_loopback(link: &Link) -> bool {
 }
 
 impl Listing {
-    /// The schema of this report.
+    /// Schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.interfaces/1");
 }
 
@@ -111,7 +111,7 @@ impl Report for Listing {
 }
 
 impl Listed {
-    /// Returns the line in tcpdump's format, and the link type.
+    /// Returns the line in tcpdump's format, with the link type appended.
     fn line(&self) -> String {
         let words = [("Up", self.up), ("Running", self.running), ("Loopback", self.loopback)];
         let words: Vec<&str> =

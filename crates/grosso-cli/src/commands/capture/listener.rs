@@ -1,7 +1,7 @@
-//! pcap over IP: a TCP listener that sends the capture to its clients. Each client receives the packets that are
-//! captured after it has connected.
+//! pcap-over-IP: a TCP listener that sends the capture to its clients. Each client receives the packets captured after
+//! it connects.
 //!
-//! A client that reads too slowly loses whole packets, which are counted; it never delays the capture.
+//! A client that reads too slowly does not delay the capture. It loses whole packets, which are counted.
 
 use std::{
     cell::RefCell,
@@ -20,18 +20,18 @@ use rustix::net::sockopt;
 use super::clients::{Clients, PcapBatch, PcapService};
 use crate::{confinement, error::Failure};
 
-/// A listener and its clients.
+/// Listener and its clients.
 pub(super) struct PcapServer {
     pub(super) address: SocketAddr,
     writer: CaptureWriter<SharedBytes>,
     bytes: SharedBytes,
-    /// Offset at which each packet ends in the bytes that are not flushed yet.
+    /// Offset at which each packet ends in the bytes that have not been flushed yet.
     ends: Vec<usize>,
-    /// Number of bytes of the capture that have been flushed.
+    /// Number of capture bytes that have been flushed.
     flushed: u64,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
-    /// Number of packets that were offered to at least one client.
+    /// Number of packets offered to at least one client.
     pub(super) packets: u64,
     /// Number of packets that arrived while no client was connected.
     pub(super) unheard: u64,
@@ -72,7 +72,7 @@ impl PcapServer {
         if end >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Passes the written bytes to every client whose queue has room.
+    /// Passes the written bytes to every client with room in its queue.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         if self.ends.is_empty() {
             return Ok(());
@@ -89,39 +89,40 @@ impl PcapServer {
         Ok(())
     }
 
-    /// Returns the number of accepted clients.
+    /// Returns the number of clients accepted.
     pub(super) fn came(&self) -> usize {
         self.clients.came.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of clients that were rejected because the maximum number of clients was connected.
+    /// Returns the number of clients rejected because the maximum was already connected.
     pub(super) fn turned_away(&self) -> usize {
         self.clients.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of clients that were disconnected because they did not read their data.
+    /// Returns the number of clients disconnected because they did not read their data.
     pub(super) fn cut_off(&self) -> usize {
         self.clients.cut_off.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of packets that did not fit into the queue of a client.
+    /// Returns the number of packets that did not fit into a client's queue.
     pub(super) fn full(&self) -> u64 {
         self.clients.full.load(Ordering::Relaxed)
     }
 
-    /// Sends the remaining bytes to the clients that read them.
+    /// Sends the remaining bytes to the clients that are still reading.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.flush()?;
         self.clients.end();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; if it did, its message has already been printed.
+            // The thread does not panic. If it did, its message has already been printed.
             let _ = thread.join();
         }
         Ok(())
     }
 }
 
-/// Sets the options that accepted sockets inherit: no delay for small packets, and keepalive probes for silent clients.
+/// Sets socket options that accepted connections inherit: no delay for small packets, and keepalive probes for silent
+/// clients.
 fn prepare(listener: TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     sockopt::set_tcp_nodelay(&listener, true)?;
@@ -130,7 +131,7 @@ fn prepare(listener: TcpListener) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// A byte buffer that the writer fills and the listener empties.
+/// Byte buffer that the writer fills and the listener empties.
 #[derive(Clone, Debug, Default)]
 struct SharedBytes(Rc<RefCell<Vec<u8>>>);
 
@@ -151,7 +152,7 @@ impl Write for SharedBytes {
     }
 }
 
-/// Size of a batch for the clients, in bytes.
+/// Size in bytes at which a batch is sent to the clients.
 const BATCH_BYTES: usize = 256 << 10;
 /// Idle time after which a client is probed.
 const SILENT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `grosso capture`: records the packets of interfaces, with metadata that tcpdump loses.
+//! `grosso capture`: records packets from interfaces, with metadata that tcpdump loses.
 
 mod blocks;
 mod clients;
@@ -51,7 +51,7 @@ use crate::{
     units,
 };
 
-/// The schemas of both reports: the report on a capture, and the list of interfaces.
+/// Schemas of the two reports: one on a capture, and one that lists the interfaces.
 pub(super) const FORMS: [ReportForm; 2] = [CaptureReport::FORM, list::Listing::FORM];
 
 /// Runs the command.
@@ -62,9 +62,9 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     check(options)?;
     confinement::begin("capture", None, &mut session.talk)?;
     let terminated = Arc::new(AtomicBool::new(false));
-    // Without a handler, the signal would end the program at once, and the file would lack its last packets.
+    // Without a handler, the signal would end the program immediately, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
-    // The interface is opened first, so that a capture that fails leaves no empty file.
+    // The interface is opened first, so that a capture that fails does not leave an empty file.
     let mut source = CapturedInterface::open(options)?;
     let turning = options.turning();
     let outputs = match turning.bytes.is_some() || turning.seconds.is_some() {
@@ -90,7 +90,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     capture.finish(ended, options, session)
 }
 
-/// Returns the capabilities that capturing requires, and those for creating a TAP device that receives the packets.
+/// Returns the capabilities needed to capture, and to create a TAP device that receives the packets.
 pub(super) fn needs(options: &Capture) -> Needs {
     let makes_tap = options.to.iter().any(|device| device.starts_with("tap:"));
     let tap: &[&str] = if makes_tap { &["net_admin"] } else { &[] };
@@ -133,11 +133,11 @@ fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }
 
-/// A running capture.
+/// State of a running capture.
 struct Running {
     source: CapturedInterface,
     recorder: Recorder,
-    /// Converter of frames to the packets on the wire, if requested.
+    /// Converter from frames to wire packets, if requested.
     unloader: Option<Unloader>,
     outputs: Outputs,
     started: Instant,
@@ -161,7 +161,7 @@ impl Running {
         })
     }
 
-    /// Captures until an end condition is met.
+    /// Captures until the capture is stopped or reaches a limit.
     fn run(
         &mut self,
         duration: Option<Duration>,
@@ -170,7 +170,7 @@ impl Running {
     ) -> Result<CaptureEnd, Failure> {
         let mut is_down = false;
         loop {
-            // Checked before the last packets are read, so that no packet is left behind.
+            // Checked before the last packets are read, so that none is left behind.
             let ended = self.ended(duration, session, terminated);
             self.drain()?;
             if self.outputs.is_full() {
@@ -182,7 +182,7 @@ impl Running {
             if let Some(ended) = ended {
                 return Ok(ended);
             }
-            // Flush before the wait, so that a reader of the output never waits for packets that have already arrived.
+            // Flush before waiting, so that packets that have already arrived are available to readers of the output.
             self.outputs.flush()?;
             let elapsed = self.started.elapsed();
             let rest = duration.map(|duration| duration.saturating_sub(elapsed));
@@ -205,7 +205,7 @@ impl Running {
         }
     }
 
-    /// Outputs the waiting packets: at most one full ring, and no more than the packet limit allows.
+    /// Outputs the packets that are waiting: at most one full ring, and no more than the packet limit allows.
     fn drain(&mut self) -> Result<(), Failure> {
         let Self { source, recorder, unloader, outputs, .. } = self;
         for _ in 0..source.slots() {
@@ -234,7 +234,7 @@ impl Running {
         Ok(())
     }
 
-    /// Completes the outputs and reports their contents.
+    /// Completes the outputs, and reports what was written.
     fn finish(
         mut self,
         ended: CaptureEnd,
@@ -305,7 +305,7 @@ impl Running {
         }
     }
 
-    /// Returns the reason if the user or the time limit ends the capture now.
+    /// Returns the reason if the capture is to end now because of the user or the time limit.
     fn ended(
         &self,
         duration: Option<Duration>,
@@ -323,7 +323,7 @@ impl Running {
     }
 }
 
-/// Returns the release of the running kernel.
+/// Returns the running kernel's release.
 fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -333,5 +333,5 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum wait before the interface is checked again. A signal may go unnoticed for this long.
+/// Maximum wait before the interface is checked again. A signal may also go unnoticed for this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

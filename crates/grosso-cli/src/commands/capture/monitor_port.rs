@@ -1,5 +1,5 @@
-//! Sends captured packets to a device from which a monitoring program reads them. The device is an interface of this
-//! host, or a TAP device that Grosso creates.
+//! Sends captured packets to a device that a monitoring program reads. The device is an interface of this host, or a
+//! TAP device that Grosso creates.
 
 use std::io::{self, IoSlice};
 
@@ -12,32 +12,32 @@ use grosso_sys::{
 
 use crate::{device, error::Failure};
 
-/// A device that packets are sent to.
+/// Device to which packets are sent.
 pub(super) struct MonitorPort {
     pub(super) name: String,
     far: Far,
-    /// Packets that will be sent with the next system call.
+    /// Packets to be sent with the next system call.
     waiting: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     pub(super) packets: u64,
     /// Number of packets that were dropped because the device had no room.
     pub(super) full: u64,
-    /// Number of packets that were longer than the MTU of the device.
+    /// Number of packets longer than the device's MTU.
     pub(super) too_long: u64,
     /// Number of packets that arrived after the device had disappeared.
     pub(super) gone: u64,
-    /// Packets that the device refused for another reason, for example because it was down.
+    /// Number of packets that the device refused for other reasons, for example because it was down.
     pub(super) refused: u64,
 }
 
 enum Far {
     Socket(PacketSocket),
-    /// A TAP device: the host receives its packets as if from a wire.
+    /// TAP device. The host receives its packets as if they came from a wire.
     Tap(Tun),
 }
 
 impl MonitorPort {
-    /// Opens the interface with this name, or creates the TAP device of `tap:NAME`.
+    /// Opens the interface with this name, or creates a TAP device if the name is `tap:NAME`.
     pub(super) fn open(word: &str, captured: &str) -> Result<Self, Failure> {
         let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
         let (name, far) = match word.strip_prefix("tap:") {
@@ -84,7 +84,7 @@ impl MonitorPort {
         }
     }
 
-    /// Sends the waiting packets. Packets that cannot be sent are counted, and never delay the capture.
+    /// Sends the waiting packets. Packets that cannot be sent are counted, so they never delay the capture.
     pub(super) fn flush(&mut self) {
         let waiting = core::mem::take(&mut self.waiting);
         let mut from = 0;
@@ -126,7 +126,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     device::refused("capture", what, "net_raw", error)
 }
 
-/// Number of packets that are sent with one system call.
+/// Number of packets sent with one system call.
 const BATCH: usize = 64;
-/// Size of the send buffer in bytes, which limits the data that waits in the queue of an interface.
+/// Size of the send buffer in bytes. It limits how much data can wait in an interface's queue.
 const SEND_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` in the same way as in tcpdump.
+//! Names of capture files, derived from `-w`, `-C`, `-G` and `-W` as in tcpdump.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,25 +10,26 @@ use grosso_sys::calendar;
 
 use crate::{arguments::FileTurning, error::Failure};
 
-/// Generator that returns the names of the capture files in order.
+/// Generator for the names of capture files.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     stem: OsString,
     turning: FileTurning,
-    /// The time at which the current period began, in seconds since 1970.
+    /// Time at which the current period began, in seconds since 1970.
     began: u64,
     /// Number of periods that have ended.
     periods: u64,
-    /// Number of the current file. The numbers start again at 0 in each period and after the maximum number of files.
+    /// Number of the current file. The numbers start over at 0 in each period, and when the maximum number of files has
+    /// been reached.
     number: u64,
 }
 
-/// The file for the next packet.
+/// File into which the next packet goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileRotation {
     /// The current file.
     Same,
-    /// A new file, or an old file that is overwritten.
+    /// A new file, or an old one that is overwritten.
     Next,
     /// No file: the maximum number of files has been reached.
     Over,
@@ -39,8 +40,8 @@ impl Names {
         Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
     }
 
-    /// Returns the file for the next packet, if the current file has `bytes` bytes. Calls `now_s`, which returns the
-    /// time in seconds since 1970, only if the time matters, because reading the clock costs 5 % of the time for a
+    /// Returns the file for the next packet if the current file is `bytes` bytes long. `now_s` returns the time in
+    /// seconds since 1970. It is called only if the time matters, because reading the clock adds 5 % to the time for a
     /// packet.
     pub(super) fn rotate(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> FileRotation {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
@@ -62,7 +63,7 @@ impl Names {
         FileRotation::Same
     }
 
-    /// Returns the name that all file names are derived from.
+    /// Returns the name from which all file names are derived.
     pub(super) fn stem(&self) -> &OsStr {
         &self.stem
     }
@@ -90,7 +91,8 @@ impl Names {
         Ok(OsString::from_vec(name).into())
     }
 
-    /// Returns the number of digits of the last file's number, so that names sort in order.
+    /// Returns the number of digits in the last file number. All numbers are padded to this width, so that names sort
+    /// in order.
     fn digits(&self) -> usize {
         let last = self.turning.files.map_or(0, |files| files.saturating_sub(1));
         last.checked_ilog10().map_or(0, |power| power as usize + 1)
@@ -107,7 +109,7 @@ mod tests {
         Names::new(OsStr::new(stem), turning, NOON_S)
     }
 
-    /// Returns the names of the first `count` files, if every packet arrives when the current file is full.
+    /// Returns the names of the first `count` files, assuming that every packet arrives when the current file is full.
     fn when_full(stem: &str, files: Option<u64>, count: usize) -> Vec<String> {
         let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
         let mut names = names(stem, turning);
@@ -140,7 +142,7 @@ mod tests {
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
         assert_eq!(names.rotate(|| NOON_S + 9, u64::MAX), FileRotation::Same);
-        // A file's period starts at its first packet, however long the gap before that packet was.
+        // A file's period starts with its first packet, no matter how long the gap before it was.
         assert_eq!(names.rotate(|| NOON_S + 25, 0), FileRotation::Next);
         assert_eq!(shown(&names), "x-1700000025");
         assert_eq!(names.rotate(|| NOON_S + 34, 0), FileRotation::Same);

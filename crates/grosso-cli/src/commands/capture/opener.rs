@@ -1,7 +1,8 @@
-//! A thread that opens files and reads facts about interfaces for the recording thread, which is not allowed to do so.
+//! Thread that opens files and looks up interface properties on behalf of the recording thread, which is not allowed to
+//! do so itself.
 //!
-//! This thread handles no packets. If the kernel has Landlock, the thread can create and write files only in the
-//! directories of the outputs.
+//! This thread handles no packets. If the kernel supports Landlock, the thread can create and write files only in the
+//! output directories.
 
 use std::{
     io,
@@ -14,13 +15,13 @@ use crate::{confinement, error::Failure};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread that opens files.
+/// Thread that opens files.
 pub(super) struct Opener {
     jobs: Sender<Job>,
 }
 
 impl Opener {
-    /// Starts the thread for outputs at these paths, which may contain conversions of `strftime(3)`.
+    /// Starts the thread for outputs at these paths, which may contain `strftime(3)` conversions.
     pub(super) fn start(outputs: &[PathBuf]) -> Result<Self, Failure> {
         let directories = outputs.iter().map(|path| directory(path)).collect();
         let (sender, jobs) = mpsc::channel::<Job>();
@@ -29,13 +30,13 @@ impl Opener {
         thread.map(|_| Self { jobs: sender }).map_err(|error| failed(&error))
     }
 
-    /// Runs `work` in the thread, and returns the result.
+    /// Runs `work` on the thread, and returns its result.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let (sender, answer) = mpsc::sync_channel(1);
-        // The send cannot fail, because the caller waits for the result.
+        // The send cannot fail, because the caller is waiting for the result.
         let job = move || drop(sender.send(work()));
         let sent = self.jobs.send(Box::new(job)).ok();
         let answer = sent.and_then(|()| answer.recv().ok());
@@ -50,7 +51,7 @@ fn failed(error: &io::Error) -> Failure {
     Failure::environment("environment.confinement", message)
 }
 
-/// Returns the deepest directory that is common to all file names of an output.
+/// Returns the deepest directory that all file names of an output have in common.
 fn directory(output: &Path) -> PathBuf {
     let mut fixed = PathBuf::new();
     let parent = output.parent().unwrap_or_else(|| Path::new(""));

@@ -1,7 +1,7 @@
-//! The outputs for captured packets: files, clients of pcap over IP, and devices from which monitoring programs read.
+//! Outputs for captured packets: files, pcap-over-IP clients, and devices that monitoring programs read.
 //!
-//! Each kind of output receives every packet. The flows are distributed over the outputs of a kind by a symmetric hash,
-//! so that one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
+//! Each kind of output receives every packet. A symmetric hash distributes the flows over the outputs of the same kind,
+//! so both directions of a connection go to the same reader. Fragments are distributed by their addresses alone.
 
 use std::rc::Rc;
 
@@ -21,15 +21,15 @@ use crate::{
     session::Session, units,
 };
 
-/// The outputs of a capture, with their packet counts.
+/// Outputs of a capture, and their packet counts.
 pub(super) struct Outputs {
     files: Vec<CaptureFiles>,
     servers: Vec<PcapServer>,
     monitors: Vec<MonitorPort>,
-    /// Packets per interface, indexed by position among the devices.
+    /// Number of packets from each interface, indexed by its position among the devices.
     by_interface: Vec<u64>,
     pub(super) packets: u64,
-    /// Total captured bytes of the packets.
+    /// Total number of captured bytes.
     pub(super) bytes: u64,
     packets_max: u64,
     /// Whether the maximum number of files has been reached.
@@ -85,7 +85,7 @@ impl Outputs {
         })
     }
 
-    /// Outputs a packet of the interface at position `place` among the devices; `flow` is its flow hash.
+    /// Outputs a packet from the interface at position `place` among the devices. `flow` is its flow hash.
     pub(super) fn put(
         &mut self,
         source: &mut CapturedInterface,
@@ -118,7 +118,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Flushes everything that was written. Fails if all outputs are monitor devices and all of these were removed.
+    /// Flushes everything written so far. Fails if all outputs are monitor devices and all of them have been removed.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.monitors.iter_mut().for_each(MonitorPort::flush);
         let has_others = !self.files.is_empty() || !self.servers.is_empty();
@@ -148,7 +148,7 @@ impl Outputs {
         self.packets >= self.packets_max
     }
 
-    /// Returns a sentence for each monitor device that disappeared while packets arrived.
+    /// Returns a sentence for each monitor device that disappeared while packets were arriving.
     pub(super) fn gone(&self) -> impl Iterator<Item = String> {
         self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
             let packets = units::count(monitor.gone, "packet");
@@ -156,7 +156,7 @@ impl Outputs {
         })
     }
 
-    /// Returns the packet count of each interface.
+    /// Returns the number of packets from each interface.
     pub(super) fn interfaces(&self, source: &CapturedInterface) -> Vec<InterfacePackets> {
         let packets = |place: usize| self.by_interface.get(place).copied().unwrap_or(0);
         let devices = source.devices.iter().enumerate();
@@ -176,7 +176,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the name of the first output for messages.
+    /// Returns the name of the first output, for messages.
     pub(super) fn name(&self) -> String {
         let file = self.files.first().map(|file| file.name.clone());
         let server = || self.servers.first().map(|server| server.address.to_string());
@@ -184,7 +184,7 @@ impl Outputs {
         file.or_else(server).or_else(monitor).unwrap_or_default()
     }
 
-    /// Returns a report on each output: its packets, and the packets that it lost.
+    /// Returns a report on each output: the packets that it received, and those that it lost.
     pub(super) fn reports(&self) -> Vec<OutputReport> {
         let lost = |counts: &[(&'static str, u64)]| {
             counts.iter().copied().filter(|(_, count)| *count > 0).collect::<Counts>()
@@ -225,7 +225,7 @@ impl Outputs {
     }
 }
 
-/// Returns the output that receives the packets of a flow; `None` if there are no outputs.
+/// Returns the output to which packets of a flow go; `None` if there are no outputs.
 fn shared<T>(outputs: &mut [T], flow: u32) -> Option<&mut T> {
     let share = (flow as usize).checked_rem(outputs.len())?;
     outputs.get_mut(share)

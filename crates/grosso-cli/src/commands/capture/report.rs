@@ -12,69 +12,69 @@ use crate::{
     units,
 };
 
-/// The report on a capture.
+/// Report on a capture.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CaptureReport {
-    /// The interface, or `any`.
+    /// Interface name, or `any`.
     pub(super) interface: String,
-    /// The packets of each interface.
+    /// Packets from each interface.
     pub(super) interfaces: Vec<InterfacePackets>,
     pub(super) output: OutputFacts,
     pub(super) files: FilesReport,
     pub(super) outputs: Vec<OutputReport>,
-    /// The name of the first output.
+    /// Name of the first output.
     #[serde(skip)]
     pub(super) name: String,
-    /// Work on superframes and partial checksums; `null` if packets stay unchanged.
+    /// Superframes split and checksums completed; `null` if packets are left unchanged.
     pub(super) wire: Option<Unloaded>,
     pub(super) elapsed_ns: u64,
     /// Reason why the capture ended.
     pub(super) ended: CaptureEnd,
-    /// Packets for which the kernel had no room.
+    /// Packets that the kernel dropped because it had no room for them.
     pub(super) drops: u64,
-    /// Packets of interfaces with an unsupported link type, which are not in the output.
+    /// Packets from interfaces with an unsupported link type, which are not in the output.
     pub(super) unknown: u64,
     #[serde(flatten)]
     pub(super) counts: FrameCounts,
 }
 
-/// The packets of one interface.
+/// Packets from one interface.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct InterfacePackets {
     pub(super) name: String,
     pub(super) packets: u64,
 }
 
-/// The files that were written, one after another.
+/// Files written, one after another.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FilesReport {
-    /// Files started, including those that were overwritten later.
+    /// Files started, including those that were later overwritten.
     pub(super) begun: u64,
     /// Last file.
     pub(super) last: Option<Name>,
 }
 
-/// A destination of packets.
+/// Destination of packets.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct OutputReport {
     /// `file`, `pcap-over-ip` or `device`.
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) packets: u64,
-    /// Clients that a listener accepted.
+    /// Clients accepted by a listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) clients: Option<usize>,
-    /// Clients that the listener rejected.
+    /// Clients rejected by the listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turned_away: Option<usize>,
-    /// Clients that the listener disconnected because they did not read their data.
+    /// Clients disconnected by the listener because they did not read their data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cut_off: Option<usize>,
-    /// Packets lost at this destination, by reason.
+    /// Packets that this destination lost, by reason.
     pub(super) lost: Counts,
 }
 
-/// Counts of frames by kind.
+/// Frame counts by kind.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct FrameCounts {
     /// Frames as captured on the interface.
@@ -90,7 +90,7 @@ pub(super) struct FrameCounts {
     pub(super) cut: u64,
 }
 
-/// The reason why a capture ended.
+/// Reason why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CaptureEnd {
@@ -152,10 +152,10 @@ impl Report for CaptureReport {
 }
 
 impl CaptureReport {
-    /// The schema of this report.
+    /// Schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.capture/1");
 
-    /// Returns a line for each output, unless the only output is one file.
+    /// Returns a line for each output, unless the only output is a single file.
     fn outputs(&self) -> String {
         if matches!(&self.outputs[..], [only] if only.kind == "file") {
             return String::new();

@@ -20,33 +20,33 @@ use super::{
 };
 use crate::{arguments::Capture, device as devices, error::Failure};
 
-/// The captured interface, or all interfaces.
+/// Captured interface, or all interfaces.
 pub(super) struct CapturedInterface {
     control: Control,
     netlink: Netlink,
-    /// The thread that reads facts about interfaces after their first packet.
+    /// Thread that looks up an interface's properties after its first packet.
     opener: Option<Rc<Opener>>,
     ring: ReceiveRing,
     waiter: Waiter,
     ready: Vec<Ready>,
-    /// The captured interface. If all interfaces are captured: the interfaces that had a packet, in the order of their
-    /// first packets.
+    /// The captured interface. If all interfaces are captured, contains those from which a packet has arrived, in the
+    /// order of their first packets.
     pub(super) devices: Vec<CapturedDevice>,
-    /// The single captured interface; `None` if all interfaces are captured.
+    /// The only captured interface; `None` if all interfaces are captured.
     link: Option<Link>,
     /// Positions in `devices` by interface index; `None` for an interface whose packets cannot be parsed.
     places: HashMap<u32, Option<usize>>,
-    /// Filters for the packets of all interfaces, by link type.
+    /// Filters for packets from all interfaces, by link type.
     wanted: Vec<(LinkType, LivePass)>,
     snaplen: u32,
     resolution: Resolution,
-    /// Packet counts that the kernel has reported so far.
+    /// Packet counts reported by the kernel so far.
     pub(super) counted: KernelCounts,
-    /// Packets of interfaces with an unsupported link type.
+    /// Packets from interfaces with an unsupported link type.
     pub(super) unknown: u64,
 }
 
-/// The state of a captured interface.
+/// State of a captured interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
     Up,
@@ -55,7 +55,7 @@ pub(super) enum LinkState {
 }
 
 impl CapturedInterface {
-    /// Opens the interface that the user names.
+    /// Opens the interface that the user selected.
     pub(super) fn open(options: &Capture) -> Result<Self, Failure> {
         let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
         let asked = list::named(options.interface())?;
@@ -84,7 +84,7 @@ impl CapturedInterface {
         let socket = PacketSocket::builder()
             .virtio_header(true)
             .promiscuous(!options.no_promiscuous)
-            // A socket on loopback receives each packet twice; only the incoming copy is captured.
+            // A socket on loopback receives each packet twice. Only the incoming copy is captured.
             .ignore_outgoing(link.hardware_type == LOOPBACK);
         let ring = match &filter {
             Some(filter) if filter.is_kernels => {
@@ -104,10 +104,10 @@ impl CapturedInterface {
         Self::over((control, netlink), ring, options, vec![device], Some(link), Vec::new())
     }
 
-    /// Opens all interfaces, including those that are added later.
+    /// Opens all interfaces, including those that will be added later.
     fn open_all(options: &Capture, control: Control) -> Result<Self, Failure> {
         let filter = options.filter();
-        // Reject an invalid expression now, not at the first packet.
+        // Reject an invalid expression now rather than at the first packet.
         let wanted = [LinkType::Ethernet, LinkType::Raw].map(|link_type| {
             let Some(text) = &filter else { return Ok((link_type, LivePass::All)) };
             match LiveFilter::compile(text, link_type) {
@@ -156,7 +156,7 @@ impl CapturedInterface {
         })
     }
 
-    /// Reads facts about interfaces in the thread of `opener` from now on.
+    /// Makes `opener` look up interface properties from now on.
     pub(super) fn read_facts_in(&mut self, opener: Option<Rc<Opener>>) {
         self.opener = opener;
     }
@@ -166,7 +166,8 @@ impl CapturedInterface {
         self.ring.receive()
     }
 
-    /// Returns the position of a frame's interface among the devices; `None` if the frame is not to be captured.
+    /// Returns the position among the devices of the interface that received a frame; `None` if the frame is not to be
+    /// captured.
     pub(super) fn place(&mut self, frame: &RingFrame) -> Option<usize> {
         if self.link.is_some() {
             return Some(0);
@@ -188,22 +189,22 @@ impl CapturedInterface {
         (!is_second).then_some(place)
     }
 
-    /// Sleeps until a frame or a signal arrives, or `at_most` has passed.
+    /// Sleeps until a frame or a signal arrives, or for at most `at_most`.
     pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Failure> {
         let waited = self.waiter.wait(&mut self.ready, Some(at_most));
         waited.map_err(|error| failed("waiting", &error))
     }
 
-    /// Returns the number of slots of the ring.
+    /// Returns the number of slots in the ring.
     pub(super) fn slots(&self) -> usize {
         self.ring.layout().slots
     }
 
-    /// Returns the state of the interface. The socket is not sufficient for this: the kernel reports only once that the
-    /// interface went down, and never reports its removal. Another interface may have taken its name. If all interfaces
-    /// are captured, the state is always up.
+    /// Returns the state of the interface. The socket does not provide enough information: the kernel reports only once
+    /// that the interface went down, and never that it was removed, after which another interface may have taken its
+    /// name. If all interfaces are captured, the state is always up.
     pub(super) fn state(&mut self) -> LinkState {
-        // The error itself is not needed, but a pending error would end every wait at once.
+        // The error itself does not matter, but a pending error would end every wait immediately.
         let _ = self.ring.take_error();
         let Some(known) = &self.link else { return LinkState::Up };
         match (self.netlink.link(&known.name), self.control.index(&known.name)) {
@@ -262,7 +263,8 @@ impl CapturedInterface {
     }
 }
 
-/// Returns a ring layout whose slots hold the longest packet of the interfaces, or the part of it that is kept.
+/// Returns a ring layout with slots large enough for the longest packet on the interfaces, or for the part of it that
+/// is kept.
 fn layout(links: &[Link], options: &Capture) -> RingLayout {
     let longest = links.iter().flat_map(|link| {
         let sizes = [
@@ -275,7 +277,7 @@ fn layout(links: &[Link], options: &Capture) -> RingLayout {
         sizes.into_iter().flatten()
     });
     let packet = longest.max().unwrap_or(0).saturating_add(LINK_HEADER_BYTES);
-    // A superframe must be complete to be segmented.
+    // A superframe must be complete, or it cannot be segmented.
     let kept =
         if options.is_wire() { packet } else { packet.min(super::snaplen(options)) } as usize;
     let slot_bytes = kept + SLOT_OVERHEAD_BYTES;
@@ -298,11 +300,11 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     devices::refused("capture", what, "net_raw", error)
 }
 
-/// The longest expected header before the first IP header: Ethernet with two tags.
+/// Length of the longest header expected before the first IP header: Ethernet with two VLAN tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// Number of bytes of a slot that the kernel reserves.
+/// Number of bytes in a slot that the kernel reserves.
 const SLOT_OVERHEAD_BYTES: usize = 128;
-/// Minimum and maximum number of slots of a ring. A smaller ring loses packets in every burst; a larger one only costs
-/// memory.
+/// Minimum and maximum number of slots in a ring. A smaller ring loses packets in every burst, and a larger one only
+/// wastes memory.
 const SLOTS_MIN: u64 = 16;
 const SLOTS_MAX: u64 = 1 << 18;

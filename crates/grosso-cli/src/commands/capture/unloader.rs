@@ -1,5 +1,5 @@
-//! Does the work of a NIC before transmission: segments superframes and completes partial checksums. The kernel's
-//! metadata for each frame determines the result, so nothing is guessed.
+//! Does the work that a NIC would do before transmission: segments superframes, and completes partial checksums. Relies
+//! on the kernel's metadata for each frame and never guesses.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};
@@ -16,17 +16,17 @@ use crate::{
     report::Counts,
 };
 
-/// Converter that turns captured frames into the packets that a NIC would send.
+/// Converter from captured frames to the packets that a NIC would send.
 pub(super) struct Unloader {
-    /// The UDP ports of tunnels.
+    /// UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
     cutter: Cutter,
     packet: Vec<u8>,
     levels: Levels,
-    /// Packets whose checksum was completed, not counting packets of superframes.
+    /// Packets whose checksum was completed, excluding packets segmented from superframes.
     completed: u64,
-    /// Frames that stay unchanged, by reason.
+    /// Frames left unchanged, by reason.
     left: Counts,
 }
 
@@ -34,10 +34,10 @@ pub(super) struct Unloader {
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub(super) struct Unloaded {
     pub(super) superframes: u64,
-    /// Packets that the superframes were split into.
+    /// Packets into which superframes were split.
     pub(super) segments: u64,
     pub(super) checksums_completed: u64,
-    /// Frames that stay unchanged, by reason.
+    /// Frames left unchanged, by reason.
     pub(super) left: Counts,
 }
 
@@ -54,7 +54,7 @@ impl Unloader {
         }
     }
 
-    /// Outputs the wire packets that a frame represents.
+    /// Outputs the wire packets that a frame stands for.
     pub(super) fn each(
         &mut self,
         said: PacketMeta,

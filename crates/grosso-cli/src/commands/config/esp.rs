@@ -1,4 +1,4 @@
-//! `grosso config esp`: converts security associations of the kernel to a table of a configuration file.
+//! `grosso config esp`: converts the kernel's security associations to a table in a configuration file.
 
 use std::{
     io::{self, Write},
@@ -23,7 +23,7 @@ use crate::{
     style::Style,
 };
 
-/// Reads associations, writes their keys to a file and reports the table.
+/// Reads security associations, writes their keys to a file, and reports the table.
 pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Failure> {
     let pair = read(options)?;
     write_keys(&options.key_file, &pair)?;
@@ -70,7 +70,7 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
     })
 }
 
-/// Writes the keys to a new file that only this user can read.
+/// Writes the keys to a new file that only the current user can read.
 fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
     let written = path::create_new(path, 0o600).and_then(|mut file| {
         file.write_all(pair.keys.as_bytes())?;
@@ -89,7 +89,7 @@ fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
     })
 }
 
-/// Returns the table as TOML text that can follow a `[[path]]` line.
+/// Returns the table as TOML, ready to be appended to a `[[path]]` table.
 fn toml(pair: &EspEnd, key_file: &Path) -> String {
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let mut text = "[path.left.esp]\n".to_owned();
@@ -98,14 +98,14 @@ fn toml(pair: &EspEnd, key_file: &Path) -> String {
     text + &format!("sequence-file = {}\n", quoted(&key_file.with_extension("sequence")))
 }
 
-/// The converted table.
+/// Table that was converted.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Converted {
     toml: String,
     key_file: Name,
 }
 
-/// The schema of this report.
+/// Schema of this report.
 pub(crate) const CONVERTED: ReportForm =
     ReportForm::of::<Envelope<Converted>>("grosso.config_esp/1");
 

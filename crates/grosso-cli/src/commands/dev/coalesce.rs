@@ -66,7 +66,7 @@ fn is_switch(name: &str) -> bool {
     name.starts_with("adaptive-")
 }
 
-/// Returns the kernel's name of a parameter: ethtool writes `rx-frame-low`, but the kernel and ethtool's manual write
+/// Returns the kernel's name for a parameter. ethtool writes `rx-frame-low`, but the kernel and ethtool's manual write
 /// `rx-frames-low`.
 fn spelled(name: &str) -> &str {
     match name {
@@ -150,11 +150,11 @@ impl Serialize for ParameterListing {
     }
 }
 
-/// The schema of this report: switches and numbers.
+/// Schema of this report: on/off parameters and numeric parameters.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<Vec<Object<'static, Value>>>("grosso.dev.coalesce/1");
 
-/// The parameters that ethtool prints between the switches, in blocks.
+/// Numeric parameters in the blocks in which ethtool prints them, after `Adaptive` and before `CQE`.
 const BLOCKS: [&[&str]; 5] = [
     &["stats-block-usecs", "sample-interval", "pkt-rate-low", "pkt-rate-high"],
     &["rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq"],
@@ -163,7 +163,7 @@ const BLOCKS: [&[&str]; 5] = [
     &["rx-usecs-high", "rx-frame-high", "tx-usecs-high", "tx-frame-high"],
 ];
 
-/// Every parameter that a driver can support.
+/// All parameters that a driver may support.
 const NAMES: [&str; 24] = [
     "adaptive-rx",
     "adaptive-tx",

@@ -81,7 +81,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Returns the features that a name selects: all features of a group, or a single feature.
+/// Returns the features that a name refers to: all features in a group, or a single feature.
 fn meant<'a>(
     name: &'a str,
     features: &'a [Feature],
@@ -103,7 +103,7 @@ fn meant<'a>(
     Err(Failure::usage("usage.feature", message).hint("grosso dev -k DEV lists them"))
 }
 
-/// Returns the lines of `-k`: the groups with their members, then the features in no group.
+/// Returns the lines that `-k` prints: first the groups with their members, then the features that belong to no group.
 fn rows(features: &[Feature]) -> Vec<FeatureRow> {
     let mut rows = Vec::new();
     for group in &GROUPS {
@@ -129,7 +129,7 @@ fn rows(features: &[Feature]) -> Vec<FeatureRow> {
     rows
 }
 
-/// One line of `-k`.
+/// Line printed by `-k`.
 #[derive(Clone, Debug)]
 struct FeatureRow {
     name: String,
@@ -158,7 +158,7 @@ impl FeatureRow {
     }
 }
 
-/// The state of a feature in ethtool's JSON.
+/// State of a feature in ethtool's JSON.
 #[derive(Serialize, JsonSchema)]
 struct FeatureState {
     active: bool,
@@ -166,18 +166,18 @@ struct FeatureState {
     requested: Option<bool>,
 }
 
-/// The schema of the output of `dev -k`.
+/// Schema of the output of `dev -k`.
 pub(super) const LISTING: ReportForm =
     ReportForm::of::<Vec<Object<'static, FeatureState>>>("grosso.dev.features/1");
-/// The schema of the output of `dev -K`.
+/// Schema of the output of `dev -K`.
 pub(super) const CHANGES: ReportForm =
     ReportForm::of::<Vec<ChangesOf<'static>>>("grosso.dev.changes/1");
 
-/// The listing of `-k`.
+/// Output of `-k`.
 struct FeatureListing {
     name: String,
     rows: Vec<FeatureRow>,
-    /// Properties of the device that have no name in ethtool.
+    /// Device properties for which ethtool has no name.
     own: Vec<FeatureRow>,
 }
 
@@ -211,8 +211,8 @@ impl Serialize for FeatureListing {
     }
 }
 
-/// Returns the properties that decide whether superframes can cross a TUN or TAP device. sysfs shows them in the flags
-/// that the device was opened with (linux/if_tun.h). Other devices have no such properties.
+/// Returns the properties that determine whether superframes can cross a TUN or TAP device. sysfs shows them in the
+/// flags with which the device was opened (linux/if_tun.h). Other devices have no such properties.
 fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     let index = device.control.index(&device.name).ok();
     let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));
@@ -225,7 +225,8 @@ fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
 }
 
-/// Returns the changes that `-K` made, in ethtool's words and order; empty if exactly the requested changes were made.
+/// Returns the changes that `-K` made, in ethtool's wording and order; empty if exactly the requested changes were
+/// made.
 fn changed_rows(
     after: &[Feature],
     wishes: &[(&str, bool)],
@@ -256,7 +257,7 @@ fn changed_rows(
     if rows.iter().all(is_expected) { Vec::new() } else { rows }
 }
 
-/// A feature that changed, or that did not change although it should have.
+/// Feature that changed, or that should have changed but did not.
 #[derive(Serialize, JsonSchema)]
 struct Change {
     name: String,
@@ -264,23 +265,23 @@ struct Change {
     note: Note,
 }
 
-/// The relation of a change to the request.
+/// Relation between a change and the request.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Note {
     /// The change was requested.
     AsRequested,
-    /// The change followed from another change.
+    /// The change was a side effect of another change.
     NotRequested,
-    /// The change was requested, but not made.
+    /// The change was requested but not made.
     Requested,
-    /// The change was requested, but can never be made.
+    /// The change was requested but is impossible.
     Fixed,
 }
 
-/// The changes that `-K` made.
+/// Changes made by `-K`.
 #[derive(Serialize, JsonSchema)]
-// Inlined, so that the name of the schema is in the document itself and not in a referenced definition.
+// Inlined, so that the schema's name is in the document itself and not in a referenced definition.
 #[schemars(inline)]
 struct ChangesOf<'a> {
     ifname: &'a str,

@@ -1,18 +1,18 @@
-//! `ethtool`'s names for feature groups. They are older than the kernel's names of features.
+//! `ethtool`'s names for feature groups, which are older than the kernel's feature names.
 
-/// A group of features under one name.
+/// Group of features that share a name.
 pub(super) struct Group {
-    /// The name that `-K` accepts.
+    /// Name that `-K` accepts.
     pub(super) short: &'static str,
-    /// The name that `-k` prints.
+    /// Name that `-k` prints.
     pub(super) long: &'static str,
-    /// Pattern for the kernel's names of the features in the group: the part before an asterisk, and the part after the
-    /// asterisk if there is one.
+    /// Pattern for the kernel's names of the group's features: the part before an asterisk, and the part after it if
+    /// there is an asterisk.
     members: (&'static str, Option<&'static str>),
 }
 
 impl Group {
-    /// Returns whether a feature of the kernel belongs to the group.
+    /// Returns whether a kernel feature belongs to the group.
     pub(super) fn has(&self, feature: &str) -> bool {
         match self.members {
             (name, None) => feature == name,
@@ -21,7 +21,7 @@ impl Group {
     }
 }
 
-/// The groups, in the order in which they are printed (`off_flag_def` of ethtool).
+/// Groups, in the order in which they are printed (`off_flag_def` in ethtool).
 pub(super) const GROUPS: [Group; 11] = [
     group("rx", "rx-checksumming", "rx-checksum", None),
     group("tx", "tx-checksumming", "tx-checksum-", Some("")),
@@ -36,10 +36,10 @@ pub(super) const GROUPS: [Group; 11] = [
     group("rxhash", "receive-hashing", "rx-hashing", None),
 ];
 
-/// The names of UDP fragmentation offload, which Linux 4.14 removed. Scripts still turn it off.
+/// Names of UDP fragmentation offload, which was removed in Linux 4.14. Scripts still turn it off.
 pub(super) const REMOVED: [&str; 3] = ["ufo", UDP_FRAGMENTATION, "tx-udp-fragmentation"];
 
-/// The long name of UDP fragmentation offload.
+/// Long name of UDP fragmentation offload.
 pub(super) const UDP_FRAGMENTATION: &str = "udp-fragmentation-offload";
 
 const fn group(

@@ -1,4 +1,4 @@
-//! `grosso dev`: shows and sets device properties, with the options of `ethtool`.
+//! `grosso dev`: shows and sets device properties. The options are those of `ethtool`.
 
 mod coalesce;
 mod features;
@@ -46,13 +46,13 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
     }
 }
 
-/// An existing device.
+/// Device that exists.
 struct NamedDevice {
     control: Control,
     name: InterfaceName,
 }
 
-/// One device in ethtool's JSON, which is a list of devices. The keys are the names of the device's properties.
+/// One device in ethtool's JSON, which is a list of devices. The keys are the names of device properties.
 struct Object<'a, T> {
     schema: &'static str,
     device: &'a str,
@@ -97,11 +97,11 @@ impl<T: JsonSchema> JsonSchema for Object<'_, T> {
     }
 }
 
-/// The schemas of the reports of `-k`, `-K`, `-c` and `-S`.
+/// Schemas of the reports printed by `-k`, `-K`, `-c` and `-S`.
 pub(super) const FORMS: [ReportForm; 4] =
     [features::LISTING, features::CHANGES, coalesce::FORM, statistics::FORM];
 
-/// Returns the pairs of names and values that follow `-K` and `-C`.
+/// Returns the name-value pairs that follow `-K` or `-C`.
 fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Failure> {
     let (pairs, rest) = words.as_chunks::<2>();
     if let [name] = rest {

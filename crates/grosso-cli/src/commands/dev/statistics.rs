@@ -1,4 +1,4 @@
-//! The driver's counters: `dev -S`.
+//! Driver counters: `dev -S`.
 
 use std::fmt::Write;
 
@@ -49,14 +49,14 @@ impl Report for Counters {
     }
 }
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<Vec<Object<'static, u64>>>("grosso.dev.statistics/1");
 
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let schema = FORM.name;
-        // Some drivers indent the names of counters.
+        // Some drivers indent their counter names.
         let entries = self.counters.iter().map(|(name, value)| (name.trim(), value)).collect();
         Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }

@@ -5,7 +5,7 @@ use grosso_sys::sandbox;
 use super::finding::Finding;
 use crate::observe::control::{Answer, Ask, ask_all, folders};
 
-/// Returns a finding for each running program that this user may query, or one finding if there is none.
+/// Returns one finding for each running Grosso process that this user may query, or a single finding if there is none.
 pub(super) fn findings() -> Vec<Finding> {
     let answers = ask_all(&folders(), &Ask::Counters { per_queue: false }).answers;
     match answers.is_empty() {
@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
-/// Returns the finding about the kernel, which is shown if no data path is running.
+/// Returns the finding about the kernel, for use if no data path is running.
 fn machine() -> Finding {
     match sandbox::is_supported() {
         true => Finding::ok("confinement", "system calls can be filtered; no data path is running"),

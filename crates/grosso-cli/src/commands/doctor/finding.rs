@@ -1,4 +1,4 @@
-//! Result of one check, as shown to the user.
+//! Result of a check, as shown to the user.
 
 use std::fmt::Write;
 
@@ -11,27 +11,27 @@ use crate::{
     style::Style,
 };
 
-/// State of a feature that was checked.
+/// State of the feature that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FindingState {
     /// The feature works.
     Ok,
-    /// The feature does not work fully, or it does not work and no requested use needs it.
+    /// The feature works only partially, or it does not work but no requested use needs it.
     Warn,
-    /// The feature does not work, and a requested use needs it.
+    /// The feature does not work, but a requested use needs it.
     Fail,
 }
 
-/// The result of one check.
+/// Result of a check.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Finding {
     pub(super) state: FindingState,
     name: String,
     what: String,
-    /// Command or action that solves the problem.
+    /// Command or action that fixes the problem.
     fix: Option<String>,
-    /// Capabilities that the feature needs and the process lacks.
+    /// Capabilities that the feature needs but the process lacks.
     #[serde(skip)]
     pub(super) lacks: &'static [&'static str],
 }
@@ -50,7 +50,7 @@ impl Finding {
         Self { state: FindingState::Fail, ..Self::ok(name, what) }
     }
 
-    /// Returns the finding, with a warning in place of a failure if none of these uses needs the feature.
+    /// Returns the finding, with a failure reduced to a warning if none of these uses needs the feature.
     pub(super) fn asked_by(self, uses: &[Use]) -> Self {
         let is_taken = uses.iter().any(|one| one.takes(&self.name));
         let state = match self.state {
@@ -60,12 +60,12 @@ impl Finding {
         Self { state, ..self }
     }
 
-    /// Returns the finding with a fix.
+    /// Adds a fix to the finding.
     pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 
-    /// Returns the finding with the capabilities that would fix it.
+    /// Adds the capabilities that would fix the problem to the finding.
     pub(super) fn needs(self, lacks: &'static [&'static str]) -> Self {
         Self { lacks, ..self }
     }
@@ -86,7 +86,7 @@ impl Finding {
             let _ = write!(text, "{word}{name:<NAME_COLUMNS$} {line}");
             column = INDENT.max(WORD_COLUMNS + name.len() + 1) + line.len();
         }
-        // A command stays on one line, so that it can be copied.
+        // A command is kept on one line, so that it can be copied.
         if let Some(fix) = &self.fix {
             let beside = format!("    fix: {fix}");
             let is_short = column + beside.len() <= COLUMNS;
@@ -96,7 +96,7 @@ impl Finding {
     }
 }
 
-/// Widths of the columns for the state and the name; the text follows them.
+/// Widths of the columns for the state and the name. The text follows in the next column.
 const WORD_COLUMNS: usize = 6;
 const NAME_COLUMNS: usize = 14;
 const INDENT: usize = WORD_COLUMNS + NAME_COLUMNS + 1;

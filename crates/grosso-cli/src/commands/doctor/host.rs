@@ -1,4 +1,4 @@
-//! Checks the host, and the privileges that this process has on it.
+//! Checks the host and this process's privileges on it.
 
 use grosso_sys::packet::PacketSocket;
 use grosso_sys::userns::{self, Refusal, Surroundings};
@@ -11,14 +11,14 @@ use crate::{
     needs::CAPABILITIES,
 };
 
-/// The machine, and the privileges of this process on it.
+/// The host, and this process's privileges on it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Host {
     kernel: String,
     pub(super) release: String,
     machine: String,
     uid: u32,
-    /// Relevant capabilities of this process, named as in capabilities(7).
+    /// Relevant capabilities of this process, with their names from capabilities(7).
     capabilities: Vec<&'static str>,
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
@@ -26,7 +26,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads the facts about the host.
+    /// Gathers facts about the host.
     pub(super) fn look() -> Self {
         let system = rustix::system::uname();
         let text = |text: &core::ffi::CStr| text.to_string_lossy().into_owned();
@@ -53,12 +53,12 @@ impl Host {
         )
     }
 
-    /// Returns a command that requires root, as this user would type it.
+    /// Returns a command that requires root, in the form in which this user would type it.
     pub(super) fn sudo(&self, command: &str) -> String {
         if self.uid == 0 { command.into() } else { format!("sudo {command}") }
     }
 
-    /// Returns instructions for granting capabilities in the environment of this process.
+    /// Returns instructions for granting capabilities in this process's environment.
     pub(super) fn grant(&self, capabilities: &[&str]) -> String {
         let upper = |prefix: &'static str| {
             let names =
@@ -79,9 +79,9 @@ impl Host {
     }
 }
 
-/// Checks whether packets of the host's own interfaces can be captured.
+/// Checks whether packets on the host's own interfaces can be captured.
 pub(super) fn capture() -> Finding {
-    // The socket is bound to no interface, and receives nothing.
+    // The socket is not bound to any interface, and receives nothing.
     match PacketSocket::may_open() {
         Ok(()) => Finding::ok("capture", "packet sockets work on this machine's interfaces"),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -91,7 +91,7 @@ pub(super) fn capture() -> Finding {
     }
 }
 
-/// Checks whether devices of the host can be created and configured.
+/// Checks whether devices on the host can be created and configured.
 pub(super) fn devices(host: &Host) -> Finding {
     if host.capabilities.contains(&"net_admin") {
         Finding::ok("devices", "TUN, TAP and other devices on this machine can be configured")
@@ -100,7 +100,7 @@ pub(super) fn devices(host: &Host) -> Finding {
     }
 }
 
-/// Returns the finding about TUN when there is no network namespace to create a device in.
+/// Returns the TUN finding for the case that there is no network namespace in which to create a device.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     match userns::tap() {
         Ok(()) => Finding::warn("tun", format!("/dev/net/tun is accessible; not probed: {why}")),
@@ -108,7 +108,7 @@ pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     }
 }
 
-/// Returns the finding that TUN devices cannot be created, with the reason.
+/// Returns the finding that TUN devices cannot be created, and why.
 pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
     let fix = match refusal {
         Refusal::TunClosed { .. } => host.sudo("chmod 0666 /dev/net/tun"),

@@ -1,4 +1,4 @@
-//! Finds interfaces of this host whose features make captures misleading.
+//! Finds interfaces on this host with features that make captures misleading.
 
 use grosso_sys::{
     ethtool::{self, Feature},
@@ -24,7 +24,7 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     real.map(look).collect()
 }
 
-/// Returns the finding about features that merge packets before they are captured, and that stay on after `gro off`.
+/// Returns the finding about features that merge packets before they are captured and that `gro off` does not disable.
 fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
     let is_merging =
         |feature: &&Feature| feature.active && MERGING.contains(&feature.name.as_str());
@@ -43,9 +43,9 @@ fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
     Finding::warn(name, what).fix(host.sudo(&format!("ethtool -K {name}{off}")))
 }
 
-/// ARPHRD_ETHER of linux/if_arp.h.
+/// `ARPHRD_ETHER` in linux/if_arp.h.
 const ETHERNET: u16 = 1;
-/// Features that merge packets in the device or its driver.
+/// Features that make the device or its driver merge packets.
 const MERGING: [&str; 2] = ["rx-gro-hw", "rx-lro"];
 
 #[cfg(test)]

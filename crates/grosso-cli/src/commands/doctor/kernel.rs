@@ -1,8 +1,8 @@
-//! Finds features that the running kernel lacks because it is too old.
+//! Finds features that the running kernel is too old to support.
 
 use super::finding::Finding;
 
-/// Returns the finding about features for which this kernel release is too old, without probing them.
+/// Returns the finding about features for which this kernel release is too old. Does not probe them.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
         return Finding::warn("kernel", format!("{release}: unknown version format"));
@@ -24,17 +24,17 @@ pub(super) fn finding(release: &str) -> Finding {
     Finding::warn("kernel", what)
 }
 
-/// Parses the major and minor version, for example of `6.18.44-fc-v657`.
+/// Parses the major and minor version of a release such as `6.18.44-fc-v657`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The oldest kernel that supports a data path, which needs a fanout that keeps flows together and sockets that ignore
-/// outgoing packets.
+/// Oldest kernel on which a data path works. It must support a fanout that keeps flows together, and sockets that
+/// ignore outgoing packets.
 const OLDEST: (u32, u32) = (4, 20);
 
-/// Features that Grosso uses if the kernel has them, each with the first kernel release that has it.
+/// Features that Grosso uses if the kernel supports them, each with the first kernel release that does.
 const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),

@@ -1,6 +1,7 @@
-//! `grosso doctor`: checks what works on this host, and explains why other features do not work and how to fix them.
+//! `grosso doctor`: checks which features work on this host, and explains why others do not and how to fix that.
 //!
-//! All probes run in a network namespace that ends with the process; the host's own network is only read.
+//! All probes run in a network namespace that disappears when the process ends. The host's own network is only
+//! inspected, never changed.
 
 mod confined;
 mod finding;
@@ -27,12 +28,12 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm = Diagnosis::FORM;
 
 /// Runs the command. The process must be single-threaded, because it may have to create a user namespace.
 pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failure> {
-    // The host is read before the process becomes root in its own namespace.
+    // The host is inspected before the process becomes root in its own namespace.
     let host = Host::look();
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
@@ -67,9 +68,9 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// Returns the findings, with a new fix for each finding that capabilities solve. The fix also grants the capabilities
-/// for these uses, or for all findings if no use was requested. Otherwise, applying one fix would remove the
-/// capabilities that an earlier fix granted.
+/// Returns the findings. If capabilities solve the problem in a finding, its fix is replaced by one that grants the
+/// capabilities needed for all requested uses, or for all findings if no use was requested. Otherwise, applying one fix
+/// would remove the capabilities granted by an earlier one.
 fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
     let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
     let meant = checks.iter().filter(is_meant);
@@ -85,7 +86,7 @@ fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> 
 }
 
 impl Use {
-    /// Returns whether this use needs the feature that a finding is about.
+    /// Returns whether this use needs the feature that a finding describes.
     fn takes(self, finding: &str) -> bool {
         let names: &[&str] = match self {
             Self::Capture => &["kernel", "capture"],

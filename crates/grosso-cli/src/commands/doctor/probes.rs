@@ -1,4 +1,5 @@
-//! Active probes: they send superframes through temporary devices, in a network namespace that ends with the process.
+//! Active probes, which send superframes through temporary devices. The devices are in a network namespace that
+//! disappears when the process ends.
 
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -20,7 +21,7 @@ use super::{
     host::{self, Host},
 };
 
-/// Probes TUN and TAP: the supported metadata, and a superframe in each direction.
+/// Probes TUN and TAP: which metadata is supported, and whether a superframe passes in each direction.
 pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     if let Err(refusal) = userns::tap() {
         return host::tun_refused(host, &refusal);
@@ -51,7 +52,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// The features that a TAP device supports.
+/// Features supported by a TAP device.
 #[derive(Default)]
 struct TunFound {
     headers: Vec<String>,
@@ -75,7 +76,7 @@ fn try_tun() -> io::Result<TunFound> {
     }
     let tcp = Offloads::CHECKSUM | Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
     let udp = Offloads::CHECKSUM | Offloads::UDP;
-    // Offloads inside tunnels need the 24-byte header.
+    // Offloads inside tunnels require the 24-byte header.
     let tunnel = tcp | Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
     let mut judge = |name, works: bool| {
         let list = if works { &mut found.has } else { &mut found.lacks };
@@ -93,7 +94,7 @@ fn try_tun() -> io::Result<TunFound> {
     Ok(found)
 }
 
-/// Returns whether a superframe that is written to a TAP device is received whole.
+/// Returns whether a superframe written to a TAP device is received in one piece.
 fn is_written(tap: &Tun) -> io::Result<bool> {
     let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
     let mut ring = socket.bind_receive_ring(tap.name(), SMALL)?;
@@ -102,7 +103,7 @@ fn is_written(tap: &Tun) -> io::Result<bool> {
     Ok(ring.receive().is_some_and(|frame| is_whole(frame.virtio_header(), frame.as_ref())))
 }
 
-/// Returns whether a superframe that is sent to a TAP device is read whole.
+/// Returns whether a superframe sent to a TAP device is read in one piece.
 fn is_read(tap: &Tun) -> io::Result<bool> {
     let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
     let packet = superframe();
@@ -112,7 +113,7 @@ fn is_read(tap: &Tun) -> io::Result<bool> {
     Ok(is_whole(&buffer[..10], &buffer[10..length.max(10)]))
 }
 
-/// Probes packet sockets: a superframe over a veth pair into a mapped ring.
+/// Probes packet sockets by sending a superframe over a veth pair into a mapped ring.
 pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let attempt = || {
         silence_ipv6();
@@ -120,7 +121,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
         let receiver = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
         let mut ring = receiver.bind_receive_ring(&far, SMALL)?;
         let sender = PacketSocket::builder().virtio_header(true).transmit_only(true).bind(&near)?;
-        // A device that has just come up may lose the first packet.
+        // A device that has just been brought up may lose the first packet.
         for _ in 0..TRIES {
             sender.send(&superframe())?;
             ring.wait(SOON)?;
@@ -172,7 +173,7 @@ pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// Probes UDP GSO and GRO: datagrams that are sent and received as one over the loopback device.
+/// Probes UDP GSO and GRO by sending datagrams together over loopback, and checking that they are received together.
 pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     let attempt = || {
         let [near, far] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
@@ -210,7 +211,7 @@ pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     }
 }
 
-/// Creates a pair of connected devices that are up.
+/// Creates a pair of connected devices and brings them up.
 fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     let [near, far] = [InterfaceName::new(near)?, InterfaceName::new(far)?];
     Netlink::new()?.add_veth((&near, LinkChange::new()), (&far, LinkChange::new()))?;
@@ -220,13 +221,14 @@ fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     Ok([near, far])
 }
 
-/// Keeps the kernel's own packets off devices that are created later. A kernel without IPv6 sends none.
+/// Keeps the kernel from sending its own packets on devices created later. A kernel without IPv6 sends none.
 fn silence_ipv6() {
     let _ = kernel::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/// Returns a TCP superframe over IPv4 with 200 bytes of payload in segments of 100, after its virtio header: a partial
-/// checksum (flag 1), TCP over IPv4 (type 1), 54 bytes of headers, the segment size, and the offset of the checksum.
+/// Returns a TCP superframe over IPv4, preceded by its virtio header. The payload is 200 bytes in segments of 100. The
+/// virtio header contains: partial checksum (flag 1), TCP over IPv4 (type 1), 54 bytes of headers, the segment size,
+/// and the offset of the checksum.
 fn superframe() -> Vec<u8> {
     let mut packet = vec![0; 10 + 254];
     let (header, frame) = packet.split_at_mut(10);
@@ -234,7 +236,7 @@ fn superframe() -> Vec<u8> {
     for (place, word) in header[2..].chunks_exact_mut(2).zip([54_u16, 100, 34, 16]) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    // A broadcast address, which every device accepts; IPv4; TCP with a header of 20 bytes.
+    // A broadcast address, which every device accepts; IPv4; TCP with a 20-byte header.
     frame[..6].fill(0xff);
     (frame[6], frame[12], frame[14], frame[17]) = (0x02, 0x08, 0x45, 240);
     (frame[22], frame[23], frame[46]) = (64, 6, 0x50);
@@ -246,9 +248,9 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
     frame.len() == 254 && header.get(1) == Some(&1)
 }
 
-/// Layout of a receive ring that has room for a few superframes.
+/// Layout of a receive ring with room for a few superframes.
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
-/// Maximum time to wait for work that the kernel does immediately.
+/// Maximum time to wait for something that the kernel does immediately.
 const SOON: Duration = Duration::from_secs(1);
-/// Maximum number of superframes that are sent until one is received.
+/// Maximum number of superframes to send until one is received.
 const TRIES: usize = 3;

@@ -16,11 +16,11 @@ use crate::{
     style::Style,
 };
 
-/// The findings of `grosso doctor`.
+/// Findings of `grosso doctor`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
     host: Host,
-    /// Uses that were requested.
+    /// Requested uses.
     uses: Vec<Use>,
     checks: Vec<Finding>,
     ok: usize,
@@ -29,7 +29,7 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The schema of this report.
+    /// Schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.doctor/2");
 
     pub(super) fn new(host: Host, uses: Vec<Use>, checks: Vec<Finding>) -> Self {

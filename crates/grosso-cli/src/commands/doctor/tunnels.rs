@@ -1,4 +1,4 @@
-//! Finds out which kinds of tunnel devices the kernel supports.
+//! Determines which kinds of tunnel devices the kernel supports.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use grosso_sys::{
 
 use super::{finding::Finding, host::Host};
 
-/// The kernel's support for a kind of tunnel.
+/// Kernel support for a kind of tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,
     /// The module exists. The probe does not load it, because some modules create a device in every network namespace
-    /// of the host.
+    /// on the host.
     Loadable,
     Absent,
 }
 
-/// Returns the finding about all kinds of tunnels.
+/// Returns the finding that covers all kinds of tunnels.
 pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
     let modules = kernel::read(format!("/lib/modules/{}/modules.dep", host.release));
     let modules = modules.unwrap_or_default();
@@ -63,7 +63,8 @@ fn presence((kind, module): (&str, &str), modules: &str) -> Presence {
     if is_there.unwrap_or(false) { Presence::Present } else { Presence::Absent }
 }
 
-/// Tries to create a device of a kind. Any error other than an unknown kind shows that the kernel supports it.
+/// Tries to create a device of the given kind. If the error is anything other than an unknown kind, the kernel supports
+/// it.
 fn make(kind: &str) -> io::Result<bool> {
     let name = InterfaceName::new("probe")?;
     let netlink = Netlink::new()?;
@@ -78,6 +79,6 @@ fn make(kind: &str) -> io::Result<bool> {
 }
 
 const NAME: &str = "kernel tunnels";
-/// Kinds of tunnels with the names of their modules. `fou` also provides GUE.
+/// Kinds of tunnels, with the names of their kernel modules. `fou` also provides GUE.
 const KINDS: [(&str, &str); 5] =
     [("vxlan", "vxlan"), ("gre", "ip_gre"), ("ipip", "ipip"), ("geneve", "geneve"), ("fou", "fou")];

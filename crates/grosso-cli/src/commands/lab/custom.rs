@@ -1,4 +1,4 @@
-//! `grosso lab run --config FILE`: runs the experiment that a file describes.
+//! `grosso lab run --config FILE`: runs the experiment described in a file.
 
 use std::{io, path::Path, time::Instant};
 
@@ -27,10 +27,10 @@ use crate::{
     session::Session,
 };
 
-/// The schema of the report on a custom experiment.
+/// Schema of the report on a custom experiment.
 pub(super) const FORM: ReportForm = LabReport::<Report<CustomFindings>>::named("grosso.lab-own/2");
 
-/// Runs the experiment that a file describes.
+/// Runs the experiment described in a file.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
     if let Some(page) = &options.html {
         refuse_same_file(config, page, &shown(page))?;
@@ -64,7 +64,7 @@ fn is_tun(device: &Device) -> bool {
     device.port().created().is_some()
 }
 
-/// The data paths to start for each setting.
+/// Data paths to start for each setting.
 struct Starts(Vec<Vec<PathSpec>>);
 
 impl StartPaths for Starts {
@@ -83,7 +83,7 @@ impl StartPaths for Starts {
     }
 }
 
-/// Running paths, which end when this value is dropped.
+/// Running paths, which are stopped when this value is dropped.
 struct Started(Vec<RunningPath>);
 
 impl RunningPaths for Started {

@@ -1,4 +1,5 @@
-//! The file of `grosso lab run --config`: TOML with the same paths as for `grosso run`. `docs/lab.md` describes it.
+//! The file passed to `grosso lab run --config`. It is in TOML, and describes paths in the same way as a file for
+//! `grosso run`. `docs/lab.md` documents it.
 
 use core::ops::Range;
 use std::{collections::BTreeMap, io, net::IpAddr, path::Path, time::Duration};
@@ -23,7 +24,7 @@ use crate::{
     wrong::{Wrong, similar},
 };
 
-/// A custom experiment.
+/// Custom experiment.
 #[derive(Debug)]
 pub(super) struct CustomFile {
     pub(super) network: CustomNetwork,
@@ -34,7 +35,7 @@ pub(super) struct CustomFile {
     pub(super) claims: Vec<CustomClaim>,
 }
 
-/// The paths of a setting.
+/// Paths used by a setting.
 #[derive(Debug)]
 pub(super) struct CustomPaths {
     pub(super) name: String,
@@ -42,7 +43,7 @@ pub(super) struct CustomPaths {
 }
 
 impl CustomFile {
-    /// Reads the file of a custom experiment.
+    /// Reads the file that describes a custom experiment.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
         let unread =
@@ -69,9 +70,10 @@ impl CustomFile {
         Ok(file)
     }
 
-    /// Parses the text of a custom experiment. File names in it are relative to `folder`.
+    /// Parses the description of a custom experiment. File names in it are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
-        // Parsing into types locates errors in a path. Parsing into tables keeps the values that settings change.
+        // Parsing into types locates the errors in a path. Parsing into tables preserves the values that settings
+        // change.
         let typed: Experiment<PathTable> = of(text)?;
         let Experiment { path: tables, setting, claim, .. }: Experiment<Table> = of(text)?;
         let base = config::paths(text, typed.path, folder)?;
@@ -114,7 +116,7 @@ impl CustomFile {
         let hosts = typed.host.into_iter().map(CustomHost::from).collect();
         let network = CustomNetwork { hosts, wires, paths: places };
         network.check().map_err(|Contradiction { about, what }| {
-            // The position where the name first occurs.
+            // Position of the first occurrence of the name.
             let place = text.find(&about).unwrap_or(0);
             at(text, place..place, &what)
         })?;
@@ -132,7 +134,7 @@ fn at(text: &str, span: Range<usize>, what: &str) -> Wrong {
     Wrong::at(text, span, what)
 }
 
-/// Returns the data paths, changed as a setting requires.
+/// Returns the data paths with the changes that a setting requires.
 fn changed(
     base: &[PathSpec],
     tables: &[Spanned<Table>],
@@ -161,7 +163,7 @@ fn changed(
     paths.collect()
 }
 
-/// Overwrites values of `table` with the values of `change`; tables are merged key by key.
+/// Overwrites values in `table` with those in `change`. Tables are merged key by key.
 fn merge(table: &mut Table, change: &Table) {
     for (key, value) in change {
         match (table.get_mut(key), value) {
@@ -173,7 +175,7 @@ fn merge(table: &mut Table, change: &Table) {
     }
 }
 
-/// Returns the devices that determine the position of a path in the network.
+/// Returns the devices that determine a path's position in the network.
 fn place(path: &PathSpec) -> Result<PathPlace, String> {
     let mut place = PathPlace::default();
     for port in [&path.left, &path.right] {
@@ -241,7 +243,7 @@ struct WireTable {
     offloads: bool,
 }
 
-/// Deserializes a list of exactly `COUNT` elements; Serde alone would accept a longer list.
+/// Deserializes a list with exactly `COUNT` elements. Serde alone would accept a longer list.
 fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     list: D,
 ) -> Result<[T; COUNT], D::Error> {
@@ -354,7 +356,7 @@ impl ClaimTable {
     }
 }
 
-/// An address with its prefix length: `10.93.0.1/24`.
+/// Address with its prefix length: `10.93.0.1/24`.
 struct Prefix(IpAddr, u8);
 
 impl<'de> Deserialize<'de> for Prefix {
@@ -422,7 +424,7 @@ impl<'de> Deserialize<'de> for RunTime {
 
 /// Maximum file size in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum length of a setting's name in characters, which is the width of its table column.
+/// Maximum length of a setting's name in characters: the width of its table column.
 const NAME_CHARACTERS_MAX: usize = 24;
 
 #[cfg(test)]

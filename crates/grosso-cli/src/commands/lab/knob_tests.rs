@@ -1,4 +1,4 @@
-//! Tests that the program named in each suggested setting accepts the setting. The lab prints these suggestions below
+//! Tests that suggested settings are accepted by the programs that they name. The lab prints these suggestions below
 //! its tables.
 
 use std::{path::Path, process::Command as Program};
@@ -17,7 +17,7 @@ use crate::{
     tunnel::describe,
 };
 
-/// Returns the tunables of all experiments.
+/// Returns the suggested settings of all experiments.
 fn knobs() -> Vec<&'static str> {
     let each = [
         AckFindings::KNOBS,
@@ -31,7 +31,8 @@ fn knobs() -> Vec<&'static str> {
     each.concat().iter().flat_map(|knob| knob.turn).copied().collect()
 }
 
-/// Calls `judge` with the text after `start` in each tunable that begins with `start`, and counts these tunables.
+/// Calls `judge` for every suggestion that begins with `start`, passing the text after `start`. Returns how many there
+/// are.
 fn each(start: &str, judge: impl Fn(&str) -> Result<(), String>) -> usize {
     let of_it = knobs().into_iter().filter_map(|knob| knob.strip_prefix(start));
     let judged =
@@ -116,14 +117,14 @@ fn ethtool_settings_are_ethtool_arguments() {
     }
 }
 
-/// Checks that ethtool knows the options. The device need not support them.
+/// Checks that ethtool knows the options, even if the device does not support them.
 fn ethtool(words: &str) -> Result<(), String> {
     let said = on_a_device(&format!("ethtool {words} 2>&1 || true"))?;
     let unknown = ["unknown parameter", "bad command line", "bit name not found"];
     if unknown.iter().any(|what| said.contains(what)) { Err(said) } else { Ok(()) }
 }
 
-/// Runs a shell command line in which DEV is a private device, and returns its output.
+/// Runs a shell command line in which `DEV` stands for a private device, and returns its output.
 fn on_a_device(line: &str) -> Result<String, String> {
     let made = format!("ip link add DEV type veth peer name PEER && {line}");
     let output = Program::new("unshare").args(["-Urn", "sh", "-c", &made]).output();
@@ -172,12 +173,12 @@ fn has(file: &str) -> Result<(), String> {
     if Path::new(file).exists() { Ok(()) } else { Err(format!("no {file}")) }
 }
 
-/// Prefixes of tunables: commands of Grosso, and commands of other programs.
+/// First words of the suggestions: Grosso's own commands, and commands of other programs.
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
-/// Advice that names no program, and is therefore not tested.
+/// Suggestion that names no program, so it is not tested.
 const ADVICE: &str = "count acknowledged bytes, not acknowledgments (RFC 3465)";
-/// Tunnel arguments, starting at the type, to which the suggested options are added.
+/// Tunnel arguments, starting with the type, to which suggested options are added.
 const TUNNELS: [&str; 3] = [
     "ipip local 192.0.2.1 remote 192.0.2.2",
     "ipip local 192.0.2.1 remote 192.0.2.2 encap gue",

@@ -21,10 +21,10 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm = LabReport::<Report<OffloadFindings>>::named("grosso.lab/3");
 
-/// Runs a measurement, which is the headline experiment if no name is given.
+/// Runs a measurement. If no name is given, runs the headline experiment.
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,
@@ -69,7 +69,7 @@ pub(super) fn run(
     run_experiment(experiment, FORM, (name, &options.page), session)
 }
 
-/// Rejects a measurement that iperf3 does not support, or for which iperf3 is not installed.
+/// Rejects a measurement that needs iperf3 if iperf3 does not support it or is not installed.
 fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
     if options.tool == LabTool::BuiltIn {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `grosso lab`: measures the gain of offloads on this host.
+//! `grosso lab`: measures the benefit of offloads on this host.
 
 mod custom;
 mod custom_file;
@@ -19,7 +19,7 @@ use crate::{
     session::Session,
 };
 
-/// The schema pages of this command.
+/// Schema pages of this command.
 pub(super) const PAGES: &[FormPage] = &[
     FormPage {
         commands: &[

@@ -1,4 +1,4 @@
-//! `grosso lab run`: runs the user's own commands on two hosts. The link between the hosts can be impaired.
+//! `grosso lab run`: runs the user's own commands on two hosts, with a link between them that can be impaired.
 
 use std::{
     env,
@@ -37,7 +37,8 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         if !is_first() {
             return contain(session);
         }
-        // This fails in a container that hides parts of /proc. The only consequence is that `ps` shows other processes.
+        // This fails in a container that hides parts of /proc. The only consequence is that `ps` shows other processes
+        // as well.
         let _ = show_in_proc();
     }
     let network = NetworkOptions {
@@ -69,7 +70,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     };
     let elapsed_s = began.elapsed().as_secs_f64();
     for mut server in started {
-        // The server may have ended by itself.
+        // The server may already have ended.
         let _ = server.kill();
         let _ = server.wait();
     }
@@ -80,14 +81,15 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     let place = if status.is_some() { Place::Error } else { Place::Standard };
     report::print(&report, &session.talk, place)?;
     match exit_code {
-        // Fixed exit codes apply to Grosso's own commands; this command exits with the code of the command that it ran.
+        // Fixed exit codes apply only to Grosso's own commands. Here, the exit code is that of the command that was
+        // run.
         Some(code) => std::process::exit(code),
         None if session.reading.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         None => Ok(Exit::Yes),
     }
 }
 
-/// Returns the commands that `--on` starts, each with the host on which it runs.
+/// Returns the commands that `--on` starts, each with the host on which to run it.
 fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     let mut servers = Vec::new();
     for pair in options.on.chunks(2) {
@@ -101,8 +103,8 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     Ok(servers)
 }
 
-/// Runs the command line of this process again, as the first process of a new PID namespace. All processes that the new
-/// process starts end with it, no matter how it or this process ends.
+/// Runs this process's command line again, as the first process in a new PID namespace. All processes started there end
+/// along with the first process, no matter how that process or this one ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment(
@@ -134,8 +136,7 @@ fn spawn(
     })
 }
 
-/// Waits for a process. Ctrl-C reaches the process too; if the process does not end within the grace time, it is
-/// killed.
+/// Waits for a process, which also receives Ctrl-C. If the process does not end within the grace time, it is killed.
 fn wait_at_most(
     process: &mut Child,
     session: &Session,
@@ -166,24 +167,24 @@ fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<
     }
 }
 
-/// Returns the exit code of an ended command, as a shell reports it.
+/// Returns the exit code of a finished command, as a shell would report it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// The report on the traffic between the hosts.
+/// Report on the traffic between the hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RunReport {
     elapsed_s: f64,
-    /// The exit code of the command.
+    /// Exit code of the command.
     exit_code: Option<i32>,
-    /// The built-in stream, if there was no command.
+    /// Built-in stream, if there was no command.
     stream: Option<Measured>,
     wire: Summary,
 }
 
 impl RunReport {
-    /// The schema of this report.
+    /// Schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.lab-run/1");
 }
 
@@ -220,7 +221,7 @@ impl Report for RunReport {
 
 /// Duration of the built-in stream.
 const STREAM: Duration = Duration::from_secs(5);
-/// Interval between checks whether the command has ended.
+/// Interval between checks of whether the command has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Maximum time that a command may take to end after Ctrl-C.
+/// Maximum time that a command may take to exit after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);

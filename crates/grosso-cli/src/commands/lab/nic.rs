@@ -1,5 +1,5 @@
-//! `grosso lab nic`: measures the gain of a device's own offloads. `grosso lab sink`: runs on the host at the other end
-//! of the link.
+//! `grosso lab nic`: measures the benefit of a device's own offloads. `grosso lab sink`: the counterpart, which runs on
+//! the host at the other end of the link.
 
 use std::{
     env,
@@ -28,11 +28,11 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm =
     LabReport::<Report<NicOffloadFindings>>::named("grosso.lab-nic/2");
 
-/// Runs the experiment together with a watchdog process.
+/// Runs the experiment along with a watchdog process.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
     let control = Control::new().map_err(|error| failed(&error))?;
     let nic = device::find("lab nic", &control, &options.device)?;
@@ -54,7 +54,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
     ended
 }
 
-/// Starts the watchdog: a second process of this program.
+/// Starts the watchdog, which is a second process running this program.
 fn keeper(nic: InterfaceName) -> Result<Keeper, Failure> {
     let start = || {
         let mut program = Command::new(env::current_exe()?);
@@ -64,7 +64,7 @@ fn keeper(nic: InterfaceName) -> Result<Keeper, Failure> {
     start().map_err(|error: io::Error| failed(&error))
 }
 
-/// Runs as the watchdog. The process that started it reads the first line, and reports failures.
+/// Runs as the watchdog. The process that started it reads its first line, and reports failures.
 fn watched(nic: &InterfaceName) -> Result<Exit, Failure> {
     match watch(nic, io::stdin(), io::stdout()) {
         Ok(()) => Ok(Exit::Yes),
@@ -84,7 +84,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
-    // No data can be lost, so the flag is already set, and the first Ctrl-C ends the command at once.
+    // No data can be lost. Because the flag is already set, the first Ctrl-C ends the command immediately.
     session.reading.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {
@@ -94,7 +94,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))
 }
 
-/// Connects to a sink, in a guest of `lab vm`. The process that started the guest reads the printed figures.
+/// Connects to a sink from a `lab vm` guest. The process that started the guest reads the printed figures.
 fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<Exit, Failure> {
     let direction = match direction {
         LabCall::Transmit => Direction::Transmit,

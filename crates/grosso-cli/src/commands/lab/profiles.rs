@@ -1,4 +1,4 @@
-//! `grosso lab profiles`: runs one trace through every profile.
+//! `grosso lab profiles`: replays one trace with every profile.
 
 use std::{path::Path, time::Instant};
 
@@ -13,10 +13,10 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm = LabReport::<Results>::named("grosso.lab-profiles/1");
 
-/// Runs the experiment. No devices or privileges are needed.
+/// Runs the experiment, which needs neither devices nor privileges.
 pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, Failure> {
     let find = |word: &String| profile::find(word, Path::new(""));
     let more = options.profile.iter().map(find).collect::<Result<_, _>>()?;

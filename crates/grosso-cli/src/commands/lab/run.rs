@@ -1,5 +1,5 @@
-//! The steps that all experiments share: checking permissions, running the experiment, printing the report, and writing
-//! the page.
+//! Steps common to all experiments: checking permissions, running the experiment, printing the report, and writing the
+//! HTML page.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ use crate::{
     units,
 };
 
-/// Runs an experiment, and prints its report. `name` is the suffix of the default name of its page.
+/// Runs an experiment, and prints its report. `name` is the suffix of the page's default file name.
 pub(super) fn run_experiment<E: Experiment>(
     experiment: io::Result<E>,
     form: ReportForm,
@@ -66,7 +66,7 @@ pub(super) fn run_experiment<E: Experiment>(
     for row in &results.failed {
         session.talk.note(format!("lab: {row}"));
     }
-    // The measurement took minutes, so the figures are printed even if the page cannot be written.
+    // The measurement took minutes, so the results are printed even if the page cannot be written.
     let written = write_page(name, page, |command| results.page(command, COMMIT), session);
     let (html, unwritten) = match written {
         Ok(html) => (html, None),
@@ -77,7 +77,7 @@ pub(super) fn run_experiment<E: Experiment>(
     unwritten.map_or(Ok(exit), Err)
 }
 
-/// Returns the plan of an experiment whose trials last `time` nanoseconds.
+/// Returns the plan for an experiment whose trials last `time` nanoseconds.
 pub(super) fn plan<P>(
     runs: u16,
     time: u64,
@@ -88,7 +88,7 @@ pub(super) fn plan<P>(
     Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, processors: None, parameters })
 }
 
-/// Returns the CPUs chosen by the option `word`; fails unless this process may run on all of them.
+/// Returns the CPUs selected with the option `word`. Fails if this process may not run on all of them.
 pub(super) fn processors<const COUNT: usize>(
     word: &str,
     chosen: Option<[usize; COUNT]>,
@@ -102,7 +102,7 @@ pub(super) fn processors<const COUNT: usize>(
     let allowed = allowed_processors().map_err(failed)?;
     let mut of_all = chosen.into_iter().flatten();
     let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
-    // With "CPU" before it, a number is not mistaken for a count.
+    // "CPU" keeps a number from being mistaken for a count.
     let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
     let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
     let hint =
@@ -110,13 +110,13 @@ pub(super) fn processors<const COUNT: usize>(
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
-/// Lets this process create networks. The process must be single-threaded, because it may have to create a user
+/// Enables this process to create networks. The process must be single-threaded, because it may have to create a user
 /// namespace.
 pub(super) fn enter() -> Result<(), Failure> {
     userns::enter().map_err(|refusal| refused(&refusal))
 }
 
-/// Returns the device through which the data path passes packets to a host.
+/// Returns the device that passes packets from the data path to a host.
 pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     match wanted {
         LabDevice::Auto => Ok(Device::probe()),
@@ -128,7 +128,7 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     }
 }
 
-/// Writes the page. A failure counts only if the user chose the file.
+/// Writes the page. A failure counts only if the user chose the file name.
 fn write_page(
     name: &str,
     wanted: &LabPage,
@@ -157,7 +157,7 @@ fn write_page(
     }
 }
 
-/// Commit that the command was built from.
+/// Commit from which the command was built.
 const COMMIT: &str = env!("GROSSO_COMMIT");
 
 fn refused(refusal: &Refusal) -> Failure {
@@ -173,7 +173,7 @@ pub(super) fn failed(error: &TrialError) -> Failure {
     Failure::environment("environment.lab", format!("lab: {error}"))
 }
 
-/// The results of an experiment.
+/// Results of an experiment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LabReport<R> {
     #[serde(skip)]
@@ -184,24 +184,24 @@ pub(super) struct LabReport<R> {
     #[serde(skip)]
     table: String,
     elapsed_s: f64,
-    /// The page, if one was written.
+    /// HTML page, if one was written.
     html: Option<PathBuf>,
 }
 
 impl<R: JsonSchema> LabReport<R> {
-    /// Returns the form with this name.
+    /// Returns the schema description with this name.
     pub(super) const fn named(name: &'static str) -> ReportForm {
         ReportForm::of::<Envelope<Self>>(name)
     }
 }
 
 impl<R: Serialize> LabReport<R> {
-    /// Creates a report with `results`; `table` contains the same results as text.
+    /// Creates a report with `results`; `table` shows the same results as text.
     pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
         Self { form, results, table, elapsed_s: 0.0, html: None }
     }
 
-    /// Returns the same report, with the page that was written for it.
+    /// Returns the same report, with the path of its page.
     pub(super) fn with_page(self, html: Option<PathBuf>) -> Self {
         Self { html, ..self }
     }

@@ -1,4 +1,4 @@
-//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each runs one experiment, which has its own settings.
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each of them runs one experiment with its own settings.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::{
     session::Session,
 };
 
-/// The schema of table R3.
+/// Schema of table R3.
 pub(super) const ACKS: ReportForm = LabReport::<Report<AckFindings>>::named("grosso.lab-acks/4");
-/// The schema of the report on the cost of a packet.
+/// Schema of the report on the cost per packet.
 pub(super) const COST: ReportForm = LabReport::<Report<CostFindings>>::named("grosso.lab-cost/3");
-/// The schema of table R2.
+/// Schema of table R2.
 pub(super) const FRAGMENTS: ReportForm =
     LabReport::<Report<FragmentFindings>>::named("grosso.lab-fragments/4");
-/// The schema of table R4.
+/// Schema of table R4.
 pub(super) const TUNNELS: ReportForm =
     LabReport::<Report<TunnelFindings>>::named("grosso.lab-tunnels/4");
 
@@ -51,7 +51,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
     run_experiment(Acks::new(plan, senders), ACKS, ("acks", &options.setup.page), session)
 }
 
-/// Measures the cost of a packet, by part.
+/// Measures the cost per packet and its components.
 pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, Failure> {
     let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;

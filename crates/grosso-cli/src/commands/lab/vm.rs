@@ -15,14 +15,14 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// Schema of this report.
 pub(super) const FORM: ReportForm = LabReport::<Report<VmFindings>>::named("grosso.lab-vm/2");
 
-/// Runs the experiment. This program also runs inside the guests.
+/// Runs the experiment. The guests run this program too.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let plan = plan(options.runs, options.time, LabDevice::Tap, VmParameters::default())?;
-    // The directory holds the image and the sockets, and is removed with them.
+    // The directory contains the image and the sockets, which are removed along with it.
     let folder = tempfile::tempdir();
     let machines = folder.as_ref().map_err(|error| std::io::Error::other(error.to_string()));
     let machines = machines.and_then(|folder| {

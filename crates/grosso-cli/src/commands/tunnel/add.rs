@@ -21,7 +21,7 @@ use crate::{
     tunnel::{Definition, Description, TunnelFiles, describe},
 };
 
-/// Creates the device, saves the definition and starts the process.
+/// Creates the device, saves the definition, and starts the process.
 pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Failure> {
     let (mtu, words) = split_mtu(&options.words)?;
     let name = &options.name;
@@ -49,7 +49,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         let hint = "set RUNTIME_DIRECTORY=DIR in the environment to choose the directory";
         Failure::environment("environment.write", message).hint(hint)
     })?;
-    // The device is persistent, and outlives this descriptor.
+    // The device is persistent, so it outlives this descriptor.
     drop(daemon::path::open(&daemon::definition::port(&definition), 1, COMMAND)?);
     let saved = place.save(&definition).map_err(|error| {
         let message = format!("{COMMAND}: {}: {error}", place.definition().display());
@@ -57,7 +57,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     });
     let begun = saved.and_then(|()| begin(COMMAND, &place, &definition, &options.start, session));
     begun.inspect_err(|_| {
-        // Remove everything that a tunnel leaves behind if it fails to start; the failure has the reason.
+        // Remove everything that a tunnel leaves behind when it fails to start. The failure contains the reason.
         let _ = place.remove();
         let _ = remove_device(COMMAND, name);
     })
@@ -107,7 +107,7 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
 }
 
 /// Rejects a tunnel directly over IP if another tunnel receives the same packets, because each packet would arrive
-/// twice. For tunnels in UDP, the second one would fail anyway, because the port is in use.
+/// twice. A second UDP tunnel would fail anyway, because its port is in use.
 fn refuse_same(description: &Description) -> Result<(), Failure> {
     let is_same = |place: &TunnelFiles| {
         let other = daemon::definition::read(&place.definition());
@@ -124,7 +124,7 @@ fn refuse_same(description: &Description) -> Result<(), Failure> {
     Err(Failure::environment("environment.busy", message).hint(hint))
 }
 
-/// Checks that this host has the source address of the tunnel.
+/// Checks that this host has the tunnel's source address.
 fn check_local(local: IpAddr) -> Result<(), Failure> {
     let bound = UdpSocket::bind((local, 0));
     bound
@@ -138,7 +138,8 @@ fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
-/// Returns the smallest MTU of the routes to the peers, in bytes; fails with the first unreachable peer and the error.
+/// Returns the smallest MTU of the routes to the peers, in bytes. If a peer is unreachable, returns its address and the
+/// error.
 pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
     let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
@@ -149,12 +150,12 @@ pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::
     description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 
-/// Returns the MTU of the device: the requested one, or the largest one that the path allows.
+/// Returns the MTU of the device: either the requested one, or the largest that the path allows.
 fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
     let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(ipv4::MTU_MIN));
     match (wanted, fits) {
         (Some(mtu), _) => Ok(mtu),
-        // The maximum for a TUN device (`MAX_MTU` of drivers/net/tun.c, minus room for its Ethernet header).
+        // Maximum for a TUN device (`MAX_MTU` in drivers/net/tun.c, minus room for its Ethernet header).
         (None, Some(mtu)) => Ok(u16::try_from(mtu).unwrap_or(u16::MAX).min(MTU_MAX)),
         (None, None) => {
             let message = format!(
@@ -167,5 +168,5 @@ fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Resul
 }
 
 const COMMAND: &str = "tunnel add";
-/// The largest MTU that TAP devices accept, in bytes.
+/// Largest MTU that a TAP device accepts, in bytes.
 const MTU_MAX: u16 = 65521;

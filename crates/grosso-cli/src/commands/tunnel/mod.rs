@@ -23,7 +23,7 @@ use crate::{
     tunnel::{Definition, TunnelFiles, export},
 };
 
-/// Runs one of the commands.
+/// Runs one of the `tunnel` commands.
 pub(crate) fn run(action: &Tunnel, session: &mut Session) -> Result<Exit, Failure> {
     match action {
         Tunnel::Add(options) => add::run(options, session),
@@ -35,7 +35,7 @@ pub(crate) fn run(action: &Tunnel, session: &mut Session) -> Result<Exit, Failur
     }
 }
 
-/// Returns the capabilities of `tunnel up`; the other commands need none.
+/// Returns the capabilities needed for `tunnel up`. The other commands need none.
 pub(crate) fn needs(action: &Tunnel) -> Needs {
     let Tunnel::Up(options) = action else { return Needs::NONE };
     let config = TunnelFiles::find("tunnel up", &options.name)
@@ -54,7 +54,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     begin(command, &place, &definition, &options.start, session)
 }
 
-/// Starts the process of a tunnel, or runs the tunnel in this process.
+/// Starts a tunnel's process, or runs the tunnel in this process.
 fn begin(
     command: &str,
     place: &TunnelFiles,
@@ -66,7 +66,7 @@ fn begin(
         return process::stay(command, place, session);
     }
     process::start(command, place, how.user.as_deref())?;
-    // The background process prints no notes, so print them here.
+    // The background process does not print notes, so they are printed here.
     unprobed(&definition.description).into_iter().for_each(|note| session.talk.note(note));
     show::headline(place, definition, session)?;
     if session.talk.verbose {
@@ -103,7 +103,7 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
 }
 
 /// Returns the definition of a tunnel that is to be stopped, if the report needs it. A damaged definition does not
-/// prevent the stop.
+/// prevent the tunnel from being stopped.
 fn stopped_definition(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     if !session.talk.json {
         return None;
@@ -112,7 +112,7 @@ fn stopped_definition(place: &TunnelFiles, session: &mut Session) -> Option<Defi
     read.map_err(|failure| session.talk.note(failure.message)).ok()
 }
 
-/// Removes a device, and returns whether it existed.
+/// Removes a device. Returns whether it existed.
 fn remove_device(command: &str, name: &str) -> Result<bool, Failure> {
     let removed = InterfaceName::new(name).and_then(|name| {
         let Ok(index) = Control::new()?.index(&name) else { return Ok(false) };

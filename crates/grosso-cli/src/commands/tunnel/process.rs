@@ -1,4 +1,4 @@
-//! Manages the process of a tunnel, which is `grosso run` in the background, with the definition of the tunnel as its
+//! Manages a tunnel's process, which is `grosso run` in the background with the tunnel's definition as its
 //! configuration file.
 
 use std::{
@@ -33,28 +33,28 @@ use crate::{
 /// State of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Process {
-    /// There is no process.
+    /// No process exists.
     None,
-    /// The process with this process ID runs.
+    /// The process with this ID is running.
     Running(i32),
-    /// The process ended without a request.
+    /// The process ended without being asked to.
     Ended,
 }
 
 impl Process {
-    /// Returns the state of the process of the tunnel whose files are at `place`.
+    /// Returns the state of the process for the tunnel whose files are at `place`.
     pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
-            // The process ID may have been reused since.
+            // The process ID may have been reused in the meantime.
             Some((number, started)) if start_time(number) == Some(started) => Self::Running(number),
             _ => Self::Ended,
         }
     }
 }
 
-/// Returns the ID and the start time of a tunnel's process. Returns `Some(None)` if they cannot be read, and `None` if
-/// there is no process.
+/// Returns the ID and start time of a tunnel's process, `Some(None)` if they cannot be read, or `None` if there is no
+/// process.
 fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
     let text = path::read_text(&place.process(), PROCESS_BYTES_MAX).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -71,8 +71,7 @@ fn start_time(number: i32) -> Option<u64> {
     (state != "Z").then_some(started)
 }
 
-/// Returns whether a killed process is still releasing its resources. Its device stays in use until the process is
-/// gone.
+/// Returns whether a killed process is still releasing its resources. Until it is gone, its device is still in use.
 fn is_ending(number: i32, started: u64) -> bool {
     let process = PathBuf::from(format!("/proc/{number}"));
     let is_it = stat(&process).is_some_and(|(_, start)| start == started);
@@ -86,7 +85,7 @@ fn is_ending(number: i32, started: u64) -> bool {
 /// Returns the state of a process or thread, and its start time in kernel ticks.
 fn stat(folder: &Path) -> Option<(String, u64)> {
     let stat = kernel::read(folder.join("stat")).ok()?;
-    // The second field is the program's name in parentheses, which may contain any characters.
+    // The second field is the program's name in parentheses, which may itself contain any characters.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?.to_owned();
     Some((state, fields.nth(START_TIME - STATE - 1)?.parse().ok()?))
@@ -97,7 +96,7 @@ fn remember(place: &TunnelFiles, number: i32) -> io::Result<()> {
     path::replace(&place.process(), format!("{number} {started}\n").as_bytes(), 0o644)
 }
 
-/// Starts the process, and waits until its path runs.
+/// Starts the process, and waits until its path is running.
 pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> Result<(), Failure> {
     let failed = |path: &Path, error: &io::Error| {
         let message = format!("{command}: {}: {error}", path.display());
@@ -136,10 +135,10 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     result
 }
 
-/// The socket on which a process reports that it runs, in a directory that the user of the process can access.
+/// Socket on which a process reports that it is running. It is in a directory that the process's user can access.
 struct Meeting<'a> {
     notice: PathBuf,
-    /// The user that the process becomes, by name and by ID, and the directory for its sockets.
+    /// User to which the process switches: name, ID, and the directory for the user's sockets.
     user: Option<(&'a str, User, PathBuf)>,
 }
 
@@ -154,8 +153,8 @@ impl<'a> Meeting<'a> {
         Ok(Self { notice: folder.join("notify"), user: Some((name, user, folder)) })
     }
 
-    /// Changes the owner of the socket and of its directory to the user. The directory comes last, so that until then
-    /// no other user can change its contents.
+    /// Makes the user the owner of the socket and its directory. The directory comes last, so that nobody else can
+    /// change its contents until then.
     fn hand_over(&self, command: &str) -> Result<(), Failure> {
         let Some((name, user, folder)) = &self.user else { return Ok(()) };
         let own = |path: &Path| path::change_owner(path, Some(user.number()), None);
@@ -164,7 +163,8 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// Binds the socket on which a process reports that it runs. Replaces a socket that a killed process left behind.
+/// Binds the socket on which a process reports that it is running. A socket left behind by a killed process is
+/// replaced.
 fn listen_at(notice: &Path) -> io::Result<UnixDatagram> {
     let bound = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     socket::bind(&bound, SocketType::DGRAM, notice, 0o600)?;
@@ -179,7 +179,7 @@ fn spawn(place: &TunnelFiles, meeting: &Meeting<'_>, log: File) -> io::Result<Ch
         command.args(["--user", name]).env("RUNTIME_DIRECTORY", folder);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    // Ctrl-C applies only to the process that started this one.
+    // Ctrl-C is meant only for the process that started this one.
     command.process_group(0).spawn()
 }
 
@@ -211,7 +211,7 @@ fn wait(
     }
 }
 
-/// Runs as the process of a tunnel until a signal ends it.
+/// Runs as a tunnel's process until a signal arrives.
 pub(super) fn stay(
     command: &str,
     place: &TunnelFiles,
@@ -229,10 +229,10 @@ pub(super) fn stay(
     ended
 }
 
-/// Stops the process, which delivers its held packets first. Returns whether there was a process.
+/// Stops the process after it has delivered its held packets. Returns whether there was a process.
 pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> {
     let Process::Running(number) = Process::of(place) else {
-        // A killed process leaves its process ID file behind; without the file, the tunnel counts as down.
+        // A killed process leaves its process ID file behind. Without that file, the tunnel counts as down.
         let _ = path::remove(&place.process());
         return Ok(false);
     };
@@ -257,14 +257,14 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
     Ok(true)
 }
 
-/// The error that a process reported.
+/// Error reported by a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedError {
     pub(super) what: String,
     pub(super) hint: Option<String>,
 }
 
-/// Returns the last error in a log, which contains only errors.
+/// Returns the last error in a log. The log contains nothing but errors.
 pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
     let mut file = path::open(log).ok()?;
     let bytes = file.metadata().ok()?.len();
@@ -287,17 +287,17 @@ pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
 /// Field numbers of `/proc/PID/stat` (`proc_pid_stat(5)`).
 const STATE: usize = 3;
 const START_TIME: usize = 22;
-/// Interval between checks whether a silent process has ended.
+/// Interval between checks of whether a silent process has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// Maximum time in which a started process must open its two devices.
+/// Maximum time for a started process to open its two devices.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Maximum time in which a stopped process must deliver its held packets and end.
+/// Maximum time for a stopped process to deliver its held packets and exit.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// Maximum length of a message to a service manager, in bytes.
+/// Maximum length of a notification to a service manager, in bytes.
 const NOTICE_BYTES_MAX: usize = 4096;
-/// Number of bytes at the end of a log that are read.
+/// Number of bytes read from the end of a log.
 const LOG_BYTES_MAX: u64 = 64 << 10;
-/// Maximum size of the file with the process ID, in bytes.
+/// Maximum size of a process ID file, in bytes.
 const PROCESS_BYTES_MAX: u64 = 64;
 
 #[cfg(test)]

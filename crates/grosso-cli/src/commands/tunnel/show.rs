@@ -1,4 +1,4 @@
-//! `grosso tunnel show`: shows the tunnels, and their traffic.
+//! `grosso tunnel show`: shows tunnels and their traffic.
 
 use std::io;
 
@@ -50,7 +50,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
     Ok(Exit::Yes)
 }
 
-/// Prints one line about a tunnel that was started.
+/// Prints a line about a tunnel that was started.
 pub(super) fn headline(
     place: &TunnelFiles,
     definition: &Definition,
@@ -61,7 +61,7 @@ pub(super) fn headline(
     report::print(&tunnels, &session.talk, report::Place::Standard)
 }
 
-/// Prints a JSON report on a stopped or removed tunnel if `--json` is set. Otherwise, success is silent.
+/// If `--json` is set, prints a report on a tunnel that was stopped or removed. Otherwise, success is silent.
 pub(super) fn end(
     place: &TunnelFiles,
     told: Option<&Definition>,
@@ -119,13 +119,13 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
     facts
 }
 
-/// Returns the smallest MTU that the kernel knows for the paths to the peers.
+/// Returns the smallest MTU that the kernel has recorded for the paths to the peers.
 fn path_hint(description: &Description) -> Option<usize> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4()).ok()?;
     description.remotes().filter_map(|remote| paths.to(remote).ok()).min()
 }
 
-/// Returns the MTU of a device, and the active offloads that relieve the host's network stack.
+/// Returns a device's MTU, and its active offloads that save the host's network stack work.
 fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     let name = InterfaceName::new(name)?;
     let mtu = Netlink::new()?.link(&name)?.mtu;
@@ -135,7 +135,7 @@ fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     Ok((mtu, told.collect()))
 }
 
-/// Features of a TUN or TAP device. Each stands for work that Grosso does instead of the host's network stack.
+/// Features of a TUN or TAP device, each of which moves work from the host's network stack to Grosso.
 const OFFLOADS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",
