@@ -173,7 +173,7 @@ pub enum Transmitted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Error of the capture behind the port.
+    /// Error from the capture that the port reads or writes.
     #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] grosso_capture::CaptureError),

@@ -70,7 +70,7 @@ pub mod field {
     pub const GSO_SIZE: Range<usize> = 4..6;
     /// Offset at which the sum starts.
     pub const CHECKSUM_START: Range<usize> = 6..8;
-    /// Offset of the checksum field from the start of the sum.
+    /// Offset of the checksum field, counted from the first byte that the checksum covers.
     pub const CHECKSUM_OFFSET: Range<usize> = 8..10;
     /// Number of receive buffers used for the frame.
     pub const BUFFERS: Range<usize> = 10..12;

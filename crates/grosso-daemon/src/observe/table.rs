@@ -64,9 +64,9 @@ pub enum Label {
 /// The counts for one device of a data path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathSide<'a> {
-    /// Direction from the device.
+    /// Counters of packets from the device.
     pub rx: &'a DirectionStats,
-    /// Direction to the device.
+    /// Counters of packets to the device.
     pub tx: &'a DirectionStats,
     /// Coalescing of the direction from the device.
     pub gro: Option<&'a CoalesceStats>,

@@ -22,7 +22,7 @@ use self::reader::Reader;
 pub use self::reader::ReaderKind;
 use crate::statistics::Spread;
 
-/// Gigabits delivered to consumers in memory per CPU-second.
+/// Throughput of consumers that read packets in memory, in gigabits per CPU-second.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {

@@ -121,8 +121,7 @@ impl<B> Filled<B> {
         })
     }
 
-    /// Returns the length in bytes of the used part of the buffer, which contains all packets with the space around
-    /// them.
+    /// Returns the number of bytes used in the buffer: all packets, each with the space before and after it.
     ///
     /// ```no_run
     /// # fn example(filled: grosso_tun::Filled<Vec<u8>>) {

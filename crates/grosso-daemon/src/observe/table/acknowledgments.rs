@@ -1,4 +1,4 @@
-//! Counters of acknowledgments that the path dropped, sent together, or replaced by several.
+//! Counters of acknowledgments that the path dropped, bundled, or expanded into several.
 
 use grosso::{acknowledge::Kept, expand::Unexpanded};
 

@@ -44,11 +44,11 @@ pub struct CoalesceStats {
     /// Number of delivered frames by the number of wire packets in the frame. Bucket `i` counts frames of up to
     /// [`SEGMENT_BUCKETS`]`[i]` packets; the last bucket counts all larger frames.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
-    /// Counters of reordering repair.
+    /// Counters for the repair of reordering.
     pub reorder: ReorderStats,
 }
 
-/// Counters of reordering repair. Late and overlapping packets are counted as [`Pass::TcpLate`] and
+/// Counters for the repair of reordering. Late and overlapping packets are counted as [`Pass::TcpLate`] and
 /// [`Pass::TcpOverlap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,5 +1,4 @@
-//! Division of a packet into the link layer, the outermost IP header, and the part after the headers that stay
-//! readable.
+//! Division of a packet into the link layer, the outermost IP header, and the part that ESP protects.
 
 use grosso_checksum::update;
 use grosso_wire::{
