@@ -22,7 +22,6 @@ pub struct Layer {
 
 impl Layer {
     /// Returns the end of the header in bytes from the start of the frame.
-    #[inline]
     pub const fn end(&self) -> usize {
         self.offset as usize + self.len as usize
     }
@@ -64,7 +63,6 @@ pub enum Extent {
 impl Extent {
     /// Combines the extents of two levels of a packet. Missing bytes take precedence over padding, padding over an
     /// undeclared length, and an undeclared length over an exact one.
-    #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }
     }
@@ -118,7 +116,6 @@ impl Stack {
     }
 
     /// Removes all layers.
-    #[inline]
     pub const fn clear(&mut self) {
         self.count = 0;
     }
@@ -137,13 +134,11 @@ impl Stack {
     }
 
     /// Returns the slots for headers, for a dissector that counts them itself.
-    #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers
     }
 
     /// Sets the number of slots that were filled.
-    #[inline]
     pub(crate) const fn set_count(&mut self, count: usize) {
         self.count = count as u8;
     }

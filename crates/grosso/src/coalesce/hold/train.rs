@@ -126,7 +126,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Returns whether the packets have no payload.
-    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.payload_len == 0
     }
@@ -347,7 +346,6 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Returns whether no train is held.
-    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.oldest == TrainId::NONE
     }
@@ -454,7 +452,6 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.pairs.find(pair)
     }
 
-    #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
         // All slots may be free at the same time, and freeing a slot must not allocate memory.

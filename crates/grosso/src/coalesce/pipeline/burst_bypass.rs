@@ -63,7 +63,6 @@ impl BurstBypass {
     }
 
     /// Counts a packet that bypasses the stages.
-    #[inline(always)]
     pub(crate) fn count(&mut self) {
         self.left -= 1;
     }
@@ -93,7 +92,6 @@ impl BurstBypass {
 }
 
 /// Returns whether the checksums of a packet are unknown.
-#[inline(always)]
 pub(crate) fn is_unverified(meta: &Meta) -> bool {
     matches!(meta.checksum, Checksum::None)
 }

@@ -121,7 +121,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
 
     /// Pushes a packet that must not be predicted.
     #[cold]
-    #[inline(never)]
     fn push_unpredicted(
         &mut self,
         incoming: RxPacket<'_, B>,
@@ -367,7 +366,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
     /// Pushes a packet whose header stack does not fit into the cache. All packets that refer to a cached stack are
     /// released first, because the cache is cleared.
     #[cold]
-    #[inline(never)]
     fn push_one_too_many(
         &mut self,
         incoming: RxPacket<'_, B>,
@@ -420,7 +418,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
 impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Downstream<B> for ToTrains<'_, B, S> {
     type Receiver = S;
 
-    #[inline(always)]
     fn trains(&mut self) -> (&mut Merger<B>, &mut S) {
         (&mut *self.merger, &mut *self.sink)
     }

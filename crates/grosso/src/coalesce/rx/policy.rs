@@ -33,7 +33,6 @@ pub(crate) enum ByProfile {}
 impl Policy for Exact {
     const IS_WATCHED: bool = false;
 
-    #[inline(always)]
     fn rules(_: &CachedStack) -> &Rules {
         &Rules::INVERTIBLE
     }
@@ -43,7 +42,6 @@ impl Policy for Exact {
         Rules::INVERTIBLE.is_invertible()
     }
 
-    #[inline(always)]
     fn tiers(_: Tiers) -> Tiers {
         Tiers::ALL
     }
@@ -52,7 +50,6 @@ impl Policy for Exact {
 impl Policy for ByProfile {
     const IS_WATCHED: bool = true;
 
-    #[inline(always)]
     fn rules(known: &CachedStack) -> &Rules {
         &known.rules
     }
@@ -62,7 +59,6 @@ impl Policy for ByProfile {
         known.is_invertible
     }
 
-    #[inline(always)]
     fn tiers(allowed: Tiers) -> Tiers {
         allowed
     }

@@ -125,7 +125,6 @@ impl Decryptor {
     /// # Errors
     /// Returns the reason why the packet must not be delivered. For the reasons up to [`Refusal::Integrity`], the frame
     /// is unchanged; if an error is found after the ICV check, the frame remains decrypted.
-    #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
         self.stats.count(result, |decrypted| decrypted.frame.len())

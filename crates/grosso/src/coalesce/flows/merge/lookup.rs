@@ -214,7 +214,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Processes a packet whose headers are unknown.
     #[cold]
-    #[inline(never)]
     fn take_unknown<P: Policy>(
         &mut self,
         unknown: Unknown,
@@ -245,7 +244,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the packet is
     /// treated like one without padding. Otherwise it is not merged.
     #[cold]
-    #[inline(never)]
     pub(crate) fn take_padded(
         &mut self,
         incoming: RxPacket<'_, B>,
