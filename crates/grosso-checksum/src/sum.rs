@@ -52,14 +52,12 @@ impl Sum {
     }
 
     /// Returns the sum of a single word in host byte order, for example a length, a port or a protocol.
-    #[inline]
     #[must_use]
     pub const fn from_word(word: u16) -> Self {
         Self(word.swap_bytes() as u64)
     }
 
     /// Returns the sum of the two words of a 32-bit number, for example a sequence number or an address.
-    #[inline]
     #[must_use]
     pub const fn from_u32(value: u32) -> Self {
         // A 32-bit word counts as its two halves because 65536 is 1 modulo 65535.
@@ -72,7 +70,6 @@ impl Sum {
 
     /// Adds two sums, for example those of two adjacent blocks, the first of which must have an even length, or of a
     /// block and a pseudo-header. [`Sum::append`] supports blocks of any length.
-    #[inline]
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         Self(end_around_add(self.0, other.0))
@@ -80,7 +77,6 @@ impl Sum {
 
     /// Returns the sum that the same block would have at an odd offset, which is the byte-swapped sum (RFC 1071 section
     /// 2(B), rule C10).
-    #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
         // The byte swap multiplies the 16-bit sum by 256 modulo 65535. The rotation multiplies the accumulator by 256
@@ -90,7 +86,6 @@ impl Sum {
 
     /// Returns the sum of two adjacent blocks: `self`, which is `len` bytes long, followed by the block with the sum
     /// `other`.
-    #[inline]
     #[must_use]
     pub const fn append(self, len: usize, other: Self) -> Self {
         if len % 2 == 1 { self.add(other.at_odd_offset()) } else { self.add(other) }
@@ -100,7 +95,6 @@ impl Sum {
     /// header must start at an even offset; otherwise convert `other` with [`at_odd_offset`](Sum::at_odd_offset).
     ///
     /// The result is never `+0`: a difference of zero is `-0`, even if the remaining words are zeros.
-    #[inline]
     #[must_use]
     pub const fn subtract(self, other: Self) -> Self {
         let difference = end_around_add(self.0, !other.0);
@@ -111,7 +105,6 @@ impl Sum {
 
     /// Returns the folded 16-bit sum, which is not complemented. It is `0x0000` only if every word was zero, and never
     /// after [`Sum::subtract`].
-    #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
         // Adding the number to itself with swapped halves leaves both halves and their carry in the upper half. Adding
@@ -122,7 +115,6 @@ impl Sum {
 
     /// Returns the value for a checksum field: the complement of the folded sum. For UDP, pass it through
     /// [`nonzero`](crate::nonzero).
-    #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
         !self.fold()
@@ -133,7 +125,6 @@ impl Sum {
     ///
     /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. It cannot occur with a
     /// pseudo-header, because the protocol is not zero.
-    #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.fold() == 0xffff
@@ -141,7 +132,6 @@ impl Sum {
 }
 
 impl PartialEq for Sum {
-    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.fold() == other.fold()
     }
@@ -158,14 +148,12 @@ impl fmt::Debug for Sum {
 impl ops::Add for Sum {
     type Output = Self;
 
-    #[inline]
     fn add(self, other: Self) -> Self {
         Self::add(self, other)
     }
 }
 
 impl ops::AddAssign for Sum {
-    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = Self::add(*self, other);
     }
@@ -174,7 +162,6 @@ impl ops::AddAssign for Sum {
 impl ops::Sub for Sum {
     type Output = Self;
 
-    #[inline]
     fn sub(self, other: Self) -> Self {
         self.subtract(other)
     }

@@ -9,7 +9,6 @@
 ///
 /// A UDP checksum field of zero means that there is no checksum, and must not be updated. Pass any other UDP result
 /// through [`nonzero`] (rule C10).
-#[inline]
 #[must_use]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)
@@ -17,7 +16,6 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 
 /// Returns the checksum after a word other than `0xffff` has been incremented by one, for example the IPv4
 /// identification of consecutive packets. (The step from `0xffff` to zero does not change a checksum.)
-#[inline]
 #[must_use]
 pub const fn incremented(checksum: u16) -> u16 {
     // The sum grows by one, so its complement shrinks by one. The value before 0x0000 is 0xfffe, because 0xffff is the
@@ -27,7 +25,6 @@ pub const fn incremented(checksum: u16) -> u16 {
 
 /// Returns the checksum after a 32-bit field has changed, for example a sequence number or an IPv4 address; see
 /// [`update`].
-#[inline]
 #[must_use]
 pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     let removed = (!old >> 16) + (!old & 0xffff);
@@ -37,7 +34,6 @@ pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 /// Returns the value for the UDP checksum field: `checksum`, or `0xffff` instead of zero, which would mean that there
 /// is no checksum (RFC 768, RFC 8200 section 8.1).
-#[inline]
 #[must_use]
 pub const fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }

@@ -285,7 +285,6 @@ fn ipv4_options(packet: &[u8], ip: &Layer) -> impl Iterator<Item = Place> {
     })
 }
 
-#[inline]
 fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
     packet.get(at..at + N)?.first_chunk()
 }

@@ -27,7 +27,6 @@ pub(crate) fn split_at<'a>(
 }
 
 /// Truncates `bytes` to a declared length.
-#[inline]
 pub(crate) fn clip(bytes: &[u8], len: usize) -> &[u8] {
     bytes.get(..len).unwrap_or(bytes)
 }

@@ -103,20 +103,17 @@ impl Ports {
     }
 
     /// Returns the port in a slot. Callers compute the slot at compile time.
-    #[inline(always)]
     pub(crate) const fn at(&self, slot: Slot) -> u16 {
         self.announcing[slot.0]
     }
 
     /// Returns the port of foo over UDP, and the IP protocol of its payload.
-    #[inline]
     #[must_use]
     pub const fn fou(&self) -> Option<(u16, u8)> {
         self.fou
     }
 
     /// Returns the format of all L2TPv3 sessions.
-    #[inline]
     #[must_use]
     pub const fn l2tp(&self) -> Option<Pseudowire> {
         self.l2tp

@@ -22,7 +22,6 @@ pub struct Layer {
 
 impl Layer {
     /// Returns the end of the header in bytes from the start of the frame.
-    #[inline]
     pub const fn end(&self) -> usize {
         self.offset as usize + self.len as usize
     }
@@ -64,7 +63,6 @@ pub enum Extent {
 impl Extent {
     /// Combines the extents of two levels of a packet. Missing bytes take precedence over padding, padding over an
     /// undeclared length, and an undeclared length over an exact one.
-    #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }
     }
@@ -119,7 +117,6 @@ impl Stack {
     }
 
     /// Removes all layers.
-    #[inline]
     pub const fn clear(&mut self) {
         self.count = 0;
     }
@@ -138,13 +135,11 @@ impl Stack {
     }
 
     /// Returns all header slots, for a dissector that does its own counting.
-    #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers
     }
 
     /// Sets the number of filled slots.
-    #[inline]
     pub(crate) const fn set_count(&mut self, count: usize) {
         self.count = count as u8;
     }

@@ -89,13 +89,11 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Returns the next `N` bytes.
-    #[inline(always)]
     pub(crate) fn peek<const N: usize>(&self) -> Result<&'a [u8; N], Stop> {
         self.rest.first_chunk().ok_or(Stop::Truncated)
     }
 }
 
-#[inline]
 pub(crate) fn u16_at<const N: usize>(bytes: &[u8; N], offset: usize) -> u16 {
     u16::from_be_bytes([bytes[offset], bytes[offset + 1]])
 }

@@ -91,7 +91,6 @@ impl FlowHash {
 }
 
 impl From<FlowHash> for u64 {
-    #[inline(always)]
     fn from(FlowHash(hash): FlowHash) -> Self {
         hash
     }
@@ -215,7 +214,6 @@ struct Tag {
 
 impl Tag {
     /// Returns the bits of the hash that do not choose the bucket.
-    #[inline(always)]
     fn of(hash: u64) -> Self {
         Self { fingerprint: (hash >> 56) as u8 | 0x80, remainder: (hash >> 32) as u16 }
     }
@@ -258,7 +256,6 @@ impl<I: Copy + Default> Bucket<I> {
 }
 
 /// Returns the first way in `ways`, which must not be empty.
-#[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS
 }

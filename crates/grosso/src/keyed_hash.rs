@@ -29,19 +29,16 @@ impl KeyedHash {
 
     /// Returns the initial chain value. A chain value is a hash before the final mixing, so similar words may give
     /// similar values.
-    #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
     /// Adds two words to a chain value.
-    #[inline(always)]
     pub(crate) fn chain(&self, chain: u64, one: u64, other: u64) -> u64 {
         folded(one ^ chain, other ^ self.factor)
     }
 
     /// Returns the hash for a chain value.
-    #[inline(always)]
     pub(crate) fn spread(&self, chain: u64) -> u64 {
         folded(chain, self.last)
     }
@@ -57,7 +54,6 @@ impl core::fmt::Debug for KeyedHash {
 impl<'a> BuildHasher for &'a KeyedHash {
     type Hasher = KeyedHasher<'a>;
 
-    #[inline(always)]
     fn build_hasher(&self) -> KeyedHasher<'a> {
         KeyedHasher { hash: self, chain: self.start }
     }
@@ -71,22 +67,18 @@ pub(crate) struct KeyedHasher<'a> {
 }
 
 impl Hasher for KeyedHasher<'_> {
-    #[inline(always)]
     fn write_u128(&mut self, value: u128) {
         self.chain = self.hash.chain(self.chain, (value >> 64) as u64, value as u64);
     }
 
-    #[inline(always)]
     fn write_u64(&mut self, value: u64) {
         self.chain = self.hash.chain(self.chain, value, 0);
     }
 
-    #[inline(always)]
     fn write_u16(&mut self, value: u16) {
         self.write_u64(value.into());
     }
 
-    #[inline(always)]
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
     }
@@ -101,7 +93,6 @@ impl Hasher for KeyedHasher<'_> {
         self.write_usize(bytes.len());
     }
 
-    #[inline(always)]
     fn finish(&self) -> u64 {
         self.hash.spread(self.chain)
     }

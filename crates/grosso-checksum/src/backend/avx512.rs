@@ -70,20 +70,17 @@ struct Lanes {
 }
 
 impl Lanes {
-    #[inline]
     #[target_feature(enable = "avx512f")]
     fn zero() -> Self {
         Self { whole: _mm512_setzero_si512(), upper: _mm512_setzero_si512() }
     }
 
-    #[inline]
     #[target_feature(enable = "avx512f")]
     fn add(&mut self, words: __m512i) {
         self.whole = _mm512_add_epi64(self.whole, words);
         self.upper = _mm512_add_epi64(self.upper, _mm512_srli_epi64::<32>(words));
     }
 
-    #[inline]
     #[target_feature(enable = "avx512f")]
     fn join(self, other: Self) -> Self {
         Self {
@@ -92,7 +89,6 @@ impl Lanes {
         }
     }
 
-    #[inline]
     #[target_feature(enable = "avx512f")]
     fn total(self) -> u64 {
         let lower = _mm512_sub_epi64(self.whole, _mm512_slli_epi64::<32>(self.upper));
@@ -100,7 +96,6 @@ impl Lanes {
     }
 }
 
-#[inline]
 #[target_feature(enable = "avx512f")]
 fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
     // SAFETY: the reference is valid for reading 64 bytes, and this load requires no alignment.
@@ -108,7 +103,6 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
 }
 
 /// Loads fewer than 64 bytes into a vector, and zeroes the rest of it.
-#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
     // The `%` does not change the value. It only tells the compiler that the shift is less than 64.
@@ -118,7 +112,6 @@ fn load_partial(bytes: &[u8]) -> __m512i {
     unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) }
 }
 
-#[inline]
 #[target_feature(enable = "avx512f")]
 fn store(target: &mut [u8; VECTOR_BYTES], words: __m512i) {
     // SAFETY: the reference is valid for writing 64 bytes, and this store requires no alignment.

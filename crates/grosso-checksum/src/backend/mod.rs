@@ -60,7 +60,6 @@ impl Backend {
     /// # Safety
     ///
     /// The CPU must have been detected to support the backend.
-    #[inline]
     unsafe fn sum_detected(self, bytes: &[u8]) -> u64 {
         if bytes.len() > SPAN_BYTES {
             return in_spans(bytes, SPAN_BYTES, |span| self.sum(span));
@@ -87,7 +86,6 @@ impl Backend {
     /// # Safety
     ///
     /// The CPU must have been detected to support the backend.
-    #[inline]
     unsafe fn copy_detected(self, source: &[u8], destination: &mut [u8]) -> u64 {
         if source.len() > SPAN_BYTES {
             let mut targets = destination.chunks_mut(SPAN_BYTES);
@@ -112,14 +110,12 @@ impl Backend {
         }
     }
 
-    #[inline]
     fn or_portable(self) -> Self {
         if self.is_available() { self } else { Self::Portable }
     }
 
     /// Returns whether this CPU supports the backend. A CPU that supports one backend also supports all narrower ones
     /// for its target.
-    #[inline]
     fn is_available(self) -> bool {
         self as u8 <= backend() as u8
     }
@@ -183,12 +179,10 @@ fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u
 }
 
 /// Returns the selected backend, or `None` before the first selection and while an observer is set.
-#[inline]
 fn chosen() -> Option<Backend> {
     numbered(CHOSEN.load(Ordering::Relaxed))
 }
 
-#[inline]
 const fn numbered(discriminant: u8) -> Option<Backend> {
     match discriminant {
         0 => Some(Backend::Portable),

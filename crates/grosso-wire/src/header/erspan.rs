@@ -62,7 +62,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(|_| Ok(Received::default())),
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     // After a GRE header without a sequence number, the type is I: there is no ERSPAN header, and the frame follows.
     let around = walk.count.checked_sub(1).and_then(|last| walk.layers.get(last));

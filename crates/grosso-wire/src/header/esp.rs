@@ -118,12 +118,10 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read_in_udp(walk: &mut Walk<'_, '_>) -> Step {
     if is_esp_in_udp(walk.rest) { read(walk) } else { Err(Stop::Payload) }
 }
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.push(Kind::Esp, HEADER_LEN)?;
     Err(Stop::Encrypted)

@@ -78,7 +78,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 
 /// Reads a message that carries a packet. Other messages are exchanged between the tunnel endpoints and treated as
 /// plain payload.
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     if header[0] & VERSION_MASK != VERSION_1 || header[1] != MESSAGE_PACKET {

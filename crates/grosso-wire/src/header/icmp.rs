@@ -134,7 +134,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.push(Kind::Icmp, HEADER_LEN)?;
     Err(Stop::Payload)

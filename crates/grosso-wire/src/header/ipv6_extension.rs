@@ -206,18 +206,15 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     read_options(walk, false)
 }
 
 /// Reads hop-by-hop options, which may declare the length of a jumbogram.
-#[inline(always)]
 pub(crate) fn read_hop_by_hop(walk: &mut Walk<'_, '_>) -> Step {
     read_options(walk, true)
 }
 
-#[inline(always)]
 fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
     let header = walk.peek::<8>()?;
     let header_len = (header[1] as usize + 1) * 8;

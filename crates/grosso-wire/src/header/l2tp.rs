@@ -191,7 +191,6 @@ fn structure(header: &[u8]) -> u128 {
 
 /// Reads a data message if the session format is configured. Stops after a sequence number, because it differs in every
 /// packet and segmentation could not restore it (section 4.6).
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;
     if *walk.peek::<HEADER_LEN>()? == [0; HEADER_LEN] {

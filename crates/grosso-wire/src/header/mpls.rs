@@ -161,7 +161,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let entry = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::Mpls, HEADER_LEN)?;

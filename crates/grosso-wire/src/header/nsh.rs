@@ -220,7 +220,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     let word = u16_at(header, 0);

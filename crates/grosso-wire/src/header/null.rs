@@ -112,7 +112,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = NullHeader { family: *walk.peek()? };
     walk.push(Kind::Null, HEADER_LEN)?;

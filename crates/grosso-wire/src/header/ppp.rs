@@ -40,7 +40,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let hdlc = if walk.rest.starts_with(&HDLC) { HDLC.len() } else { 0 };
     let (protocol, len) = match walk.rest.get(hdlc..) {

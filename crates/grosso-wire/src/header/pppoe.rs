@@ -152,7 +152,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 /// Number of bytes at the start of the header that the length field does not include.
 const UNCOUNTED: usize = HEADER_LEN - PROTOCOL_LEN;
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     let length = u16_at(header, 4) as usize;

@@ -50,14 +50,12 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(|_| Ok(Received::default())),
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.push(Kind::Pseudowire, HEADER_LEN)?;
     Ok(Next::Header(Kind::Ethernet))
 }
 
 /// Returns the header after a label stack whose content is not an IP packet.
-#[inline]
 pub(super) fn read_content(walk: &Walk<'_, '_>) -> Step {
     match walk.rest {
         [0, 0, ..] => Ok(Next::Header(Kind::Pseudowire)),

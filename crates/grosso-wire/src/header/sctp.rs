@@ -58,7 +58,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.push(Kind::Sctp, HEADER_LEN)?;
     Err(Stop::Payload)

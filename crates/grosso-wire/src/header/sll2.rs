@@ -128,7 +128,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::Sll2, HEADER_LEN)?;

@@ -55,7 +55,6 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-#[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.push(Kind::UdpLite, HEADER_LEN)?;
     Err(Stop::Payload)

@@ -308,7 +308,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers a packet without comparing it with any train, after the trains that it must not overtake.
     #[cold]
-    #[inline(never)]
     fn pass_by(
         &mut self,
         buffer: B,

@@ -253,14 +253,12 @@ fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Opti
 }
 
 /// Returns the bits of the mask in which two blocks differ.
-#[inline(always)]
 fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
 /// Returns whether two packets with these headers obey every law of equality. Compares each field separately;
 /// [`Mask::equality`] gives the same result in a single comparison. Skips timestamps that may vary.
-#[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,
     first: &[u8],
@@ -288,7 +286,6 @@ pub(crate) fn obeys_equality(
 }
 
 /// Returns the outermost difference between the headers of two packets that do not agree.
-#[cold]
 pub(crate) fn difference(
     mask: &Mask,
     stack: &Stack,

@@ -70,7 +70,6 @@ impl IncrementalHeader {
 
     /// Returns whether the headers of the packet at `portion` can be derived. The packet must not precede the stored
     /// one.
-    #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last
     }

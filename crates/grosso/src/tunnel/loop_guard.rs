@@ -142,7 +142,6 @@ impl LoopGuard {
 
     /// Returns whether a frame is an outer packet of the tunnel, or a fragment of one. `head` must contain all headers;
     /// `now_ns` is the current time in nanoseconds.
-    #[inline]
     pub fn is_own(&mut self, head: &[u8], link: LinkType, now_ns: u64) -> bool {
         let Some(packet) = network(head, link) else { return false };
         match self.ends.remote(packet) {
@@ -210,7 +209,6 @@ impl OuterAddresses {
 
     /// Returns the index of the remote address that is the packet's destination, or `None` if the packet does not go
     /// from the local address to a remote one.
-    #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
         match self {
@@ -321,7 +319,6 @@ impl<'a> OuterPayload<'a> {
 }
 
 /// Returns the outermost IP packet of a frame.
-#[inline]
 fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     match link {
         LinkType::Raw => Some(head),

@@ -28,7 +28,6 @@ impl AddressPairs {
     }
 
     /// Removes a train whose hash was stored.
-    #[cold]
     pub(crate) fn forget(&mut self, slot: TrainId) {
         if let Some(pair) = self.pairs.get_mut(slot) {
             self.counts[*pair as usize % COUNTS] -= 1;

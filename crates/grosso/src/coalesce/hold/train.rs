@@ -126,7 +126,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Returns whether the packets have no payload.
-    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.payload_len == 0
     }
@@ -350,7 +349,6 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Returns whether no train is held.
-    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.oldest == TrainId::NONE
     }
@@ -457,7 +455,6 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.pairs.find(pair)
     }
 
-    #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
         // Memory is reserved for all slots: all of them may be free at the same time, and freeing a slot must not

@@ -74,13 +74,11 @@ impl<B> Batcher<B> {
     }
 
     /// Returns whether the batch is full.
-    #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.led + self.packets.len() >= self.packets_max
     }
 
     /// Returns whether one more packet fills the batch.
-    #[inline(always)]
     pub(crate) fn is_almost_full(&self) -> bool {
         self.led + self.packets.len() + 1 >= self.packets_max
     }
@@ -98,7 +96,6 @@ impl<B> Batcher<B> {
     }
 
     /// Returns whether all packets so far belong to the first flow.
-    #[inline(always)]
     pub(crate) fn is_leading(&self) -> bool {
         self.packets.is_empty()
     }

@@ -64,7 +64,6 @@ impl BurstBypass {
     }
 
     /// Counts a packet that bypasses the stages.
-    #[inline(always)]
     pub(crate) fn count(&mut self) {
         self.left -= 1;
     }
@@ -94,7 +93,6 @@ impl BurstBypass {
 }
 
 /// Returns whether a packet's checksums have not been verified.
-#[inline(always)]
 pub(crate) fn is_unverified(meta: &Meta) -> bool {
     matches!(meta.checksum, Checksum::None)
 }

@@ -198,7 +198,6 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 
 impl<B: AsRef<[u8]>> Batched<B> {
     /// Returns whether a predicted packet may belong to the first flow of the batch, and thus skip the batch.
-    #[inline(always)]
     fn may_bypass_batch(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }

@@ -121,7 +121,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
 
     /// Pushes a packet that must not be predicted.
     #[cold]
-    #[inline(never)]
     fn push_unpredicted(
         &mut self,
         incoming: RxPacket<'_, B>,
@@ -368,7 +367,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
     /// Pushes a packet whose header stack does not fit into the cache. The cache is cleared, so all packets that refer
     /// to a cached stack are released first.
     #[cold]
-    #[inline(never)]
     fn push_one_too_many(
         &mut self,
         incoming: RxPacket<'_, B>,
@@ -421,7 +419,6 @@ impl<B: AsRef<[u8]>> Stages<B> {
 impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Downstream<B> for ToTrains<'_, B, S> {
     type Receiver = S;
 
-    #[inline(always)]
     fn trains(&mut self) -> (&mut Merger<B>, &mut S) {
         (&mut *self.merger, &mut *self.sink)
     }

@@ -202,13 +202,11 @@ impl Prediction {
     }
 
     /// Returns the sequence number of the next packet, or `None` for UDP.
-    #[inline(always)]
     pub(crate) fn sequence(&self) -> Option<u32> {
         self.sequence.map(|next| next.value)
     }
 
     /// Returns the number of payload bytes in a packet.
-    #[inline(always)]
     pub(crate) fn payload_len(&self) -> usize {
         self.len - usize::from(self.header_len)
     }
@@ -442,7 +440,6 @@ impl IpNumbers {
         }
     }
 
-    #[inline(always)]
     fn checksum(self) -> u16 {
         self.0 as u16
     }

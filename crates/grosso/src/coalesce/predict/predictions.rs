@@ -26,19 +26,16 @@ impl Default for Predictions {
 
 impl Predictions {
     /// Returns the prediction in a slot.
-    #[inline(always)]
     pub(crate) fn get(&self, id: PredictionId) -> Option<&Prediction> {
         self.places.get(id)
     }
 
     /// Returns the prediction in a slot, mutably.
-    #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)
     }
 
     /// Returns the slot of the previous packet's prediction.
-    #[inline(always)]
     pub(crate) fn latest(&self) -> PredictionId {
         self.latest
     }
@@ -63,7 +60,6 @@ impl Predictions {
     }
 
     /// Records that the latest packet has no prediction.
-    #[inline(always)]
     pub(crate) fn follow_none(&mut self) {
         self.latest = PredictionId::NONE;
     }
@@ -130,7 +126,6 @@ impl Predictions {
         self.latest = PredictionId::NONE;
     }
 
-    #[cold]
     fn make_room(&mut self) {
         self.places.get_or_grow(PredictionId::LAST, Prediction::default);
     }

@@ -39,7 +39,6 @@ pub(crate) struct Candidate {
 
 /// Returns the reason why a packet cannot be merged. Its headers must not end in TCP or UDP, or must contradict the
 /// length of the frame.
-#[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
         Stop::Fragment => Pass::Fragment,
@@ -68,7 +67,6 @@ pub(crate) fn ends_in_transport(stack: &Stack) -> bool {
 }
 
 /// Returns the reason why packets with these headers can never be merged, whatever the values of the varying fields.
-#[cold]
 pub(crate) fn refusal_of_headers(
     packet: &[u8],
     stack: &Stack,
@@ -232,7 +230,6 @@ pub(crate) fn examine_alone(
 
 /// Returns a superframe as a candidate that represents several packets, if its geometry is valid (rules G8, G77).
 #[cold]
-#[inline(never)]
 fn superframe(
     shape: &Shape,
     meta: &Meta,

@@ -32,7 +32,6 @@ pub(crate) enum ByProfile {}
 impl Policy for Exact {
     const IS_WATCHED: bool = false;
 
-    #[inline(always)]
     fn rules(_: &CachedStack) -> &Rules {
         &Rules::INVERTIBLE
     }
@@ -42,7 +41,6 @@ impl Policy for Exact {
         Rules::INVERTIBLE.is_invertible()
     }
 
-    #[inline(always)]
     fn tiers(_: Tiers) -> Tiers {
         Tiers::ALL
     }
@@ -51,7 +49,6 @@ impl Policy for Exact {
 impl Policy for ByProfile {
     const IS_WATCHED: bool = true;
 
-    #[inline(always)]
     fn rules(known: &CachedStack) -> &Rules {
         &known.rules
     }
@@ -61,7 +58,6 @@ impl Policy for ByProfile {
         known.is_invertible
     }
 
-    #[inline(always)]
     fn tiers(allowed: Tiers) -> Tiers {
         allowed
     }

@@ -138,14 +138,12 @@ impl Index<ShapeId> for Shapes {
     type Output = CachedStack;
 
     /// Returns the headers with this ID. This cannot fail, because entries are removed only while no ID is in use.
-    #[inline(always)]
     fn index(&self, id: ShapeId) -> &CachedStack {
         &self.known[id]
     }
 }
 
 impl CachedStack {
-    #[cold]
     fn new(
         stack: &Stack,
         shape: Shape,
@@ -207,7 +205,6 @@ impl CachedStack {
     }
 
     /// Returns whether a packet with these headers has no payload.
-    #[inline(always)]
     pub(crate) fn is_empty(&self, packet: &[u8]) -> bool {
         packet.len() == self.shape.header_len
     }

@@ -121,7 +121,6 @@ impl<B> Pool<B> {
     }
 
     /// Adds a free slot, unless the pool has reached its maximum size.
-    #[cold]
     fn grow(&mut self) {
         if self.slots.len() < self.limit {
             self.free = self.slots.len() as u32;

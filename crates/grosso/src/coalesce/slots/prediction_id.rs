@@ -17,19 +17,16 @@ impl PredictionId {
     pub(crate) const LAST: Self = Self(Self::COUNT - 1);
 
     /// Returns the slot for a flow hash.
-    #[inline(always)]
     pub(crate) fn of(flow: FlowHash) -> Self {
         Self(u64::from(flow) as u16 % Self::COUNT)
     }
 }
 
 impl Id for PredictionId {
-    #[inline(always)]
     fn new(place: usize) -> Self {
         Self(place as u16)
     }
 
-    #[inline(always)]
     fn place(self) -> usize {
         self.0.into()
     }

@@ -7,12 +7,10 @@ use crate::coalesce::slots::slot_map::Id;
 pub(crate) struct ShapeId(u32);
 
 impl Id for ShapeId {
-    #[inline(always)]
     fn new(place: usize) -> Self {
         Self(place as u32)
     }
 
-    #[inline(always)]
     fn place(self) -> usize {
         self.0 as usize
     }

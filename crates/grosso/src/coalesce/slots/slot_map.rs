@@ -32,7 +32,6 @@ impl<I: Id, T> SlotMap<I, T> {
         self.items.get(id.place())
     }
 
-    #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.place())
     }
@@ -53,7 +52,6 @@ impl<I: Id, T> SlotMap<I, T> {
     }
 
     #[cold]
-    #[inline(never)]
     fn grow(&mut self, id: I, fresh: impl FnMut() -> T) {
         self.items.resize_with(id.place() + 1, fresh);
     }
@@ -71,7 +69,6 @@ impl<I: Id, T> SlotMap<I, T> {
         self.items.iter_mut()
     }
 
-    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }

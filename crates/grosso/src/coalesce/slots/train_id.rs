@@ -13,13 +13,11 @@ impl TrainId {
 
 impl Id for TrainId {
     /// Returns the ID for this slot.
-    #[inline(always)]
     fn new(slot: usize) -> Self {
         Self(slot as u32)
     }
 
     /// Returns the slot of the train, which is its index in every table that has one entry per train.
-    #[inline(always)]
     fn place(self) -> usize {
         self.0 as usize
     }

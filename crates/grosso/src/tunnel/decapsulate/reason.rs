@@ -115,7 +115,6 @@ impl DecapsulateStats {
     }
 
     /// Counts a decapsulated or refused packet.
-    #[inline]
     pub fn count(&mut self, planned: &Result<Decapsulation, Refusal>) {
         match planned {
             Ok(plan) => {

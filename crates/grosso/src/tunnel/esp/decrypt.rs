@@ -124,7 +124,6 @@ impl Decryptor {
     /// # Errors
     /// Returns the reason why the packet must not be delivered. For reasons up to [`Refusal::Integrity`], the frame is
     /// unchanged; after an error that is found later, the frame remains decrypted.
-    #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
         self.stats.count(result, |decrypted| decrypted.frame.len())

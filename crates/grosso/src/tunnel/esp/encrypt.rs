@@ -106,7 +106,6 @@ impl Encryptor {
     /// # Errors
     /// Returns the reason why the frame cannot be encrypted. In this case, no sequence number is used, and the content
     /// of `out` is unspecified.
-    #[inline]
     pub fn encrypt(
         &mut self,
         frame: &[u8],
@@ -337,7 +336,6 @@ impl EncryptedSegments<'_, '_> {
     /// # Errors
     /// Returns the reason why the packet cannot be encrypted. If the buffer is too short, call this function again with
     /// a larger one.
-    #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
         let encryptor = &mut *self.encryptor;
         let room = encryptor.headroom()..out.len().saturating_sub(encryptor.trailer_max());

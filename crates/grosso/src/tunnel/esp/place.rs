@@ -55,7 +55,6 @@ pub(super) enum Side {
 
 impl Network {
     /// Finds the outermost IP header of a frame. The IP packet must end inside the frame.
-    #[inline]
     pub(super) fn find(frame: &[u8], link: LinkType) -> Result<Self, Refusal> {
         let stack = dissect(frame, link, &Ports::NONE);
         let is_ip = |layer: &Layer| layer.kind.is_ip();
@@ -93,7 +92,6 @@ impl Network {
     ///
     /// # Errors
     /// Returns an error if the packet is a fragment, or its extension headers end too early.
-    #[inline]
     pub(super) fn split(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
         match self.version {
             Version::V4 => self.split_ipv4(frame),

@@ -101,7 +101,6 @@ impl EspStats {
     }
 
     /// Counts a packet of `bytes` plaintext bytes, or the reason for refusing it.
-    #[inline]
     pub(super) fn count<T>(
         &mut self,
         result: Result<T, Refusal>,

@@ -36,7 +36,6 @@ impl ReplayWindow {
     }
 
     /// Marks a number as accepted. It must have been [checked](Self::check), and its packet must be authentic.
-    #[inline]
     pub(super) fn accept(&mut self, sequence: u64) {
         if self.packets == 0 {
             return;
@@ -59,7 +58,6 @@ impl ReplayWindow {
     }
 
     /// Checks that a packet with this number has not been accepted before and is not below the window.
-    #[inline]
     pub(super) fn check(&self, sequence: u64) -> Result<(), Refusal> {
         if self.packets == 0 {
             return Ok(());
@@ -83,7 +81,6 @@ impl ReplayWindow {
 
     /// Returns the full value of an extended sequence number, given its low half. Among the 2^32 numbers from the start
     /// of the window on, only one has this low half (RFC 4303 appendix A2.1).
-    #[inline]
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
         let ahead = low.wrapping_sub(edge as u32);

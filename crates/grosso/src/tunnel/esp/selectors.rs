@@ -19,7 +19,6 @@ impl Selectors {
     pub const ALL: Self = Self { sources: Vec::new(), destinations: Vec::new() };
 
     /// Returns whether both addresses of the IP packet at the start of `packet` match.
-    #[inline]
     pub(super) fn carry(&self, packet: &[u8]) -> bool {
         if self.sources.is_empty() && self.destinations.is_empty() {
             return true;

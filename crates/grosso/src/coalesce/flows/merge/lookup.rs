@@ -214,7 +214,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Processes a packet whose headers are unknown.
     #[cold]
-    #[inline(never)]
     fn take_unknown<P: Policy>(
         &mut self,
         unknown: Unknown,
@@ -245,7 +244,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Processes a packet that was just dissected and has padding. If the innermost header is TCP, the padding is
     /// ignored. Otherwise the packet is not merged.
     #[cold]
-    #[inline(never)]
     pub(crate) fn take_padded(
         &mut self,
         incoming: RxPacket<'_, B>,

@@ -33,7 +33,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.prediction = self.predictions.go_on(slot, train.flow, packet, known);
     }
 
-    #[inline(always)]
     pub(crate) fn flow_predicted(&self, id: PredictionId) -> FlowHash {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
@@ -141,7 +140,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. It is
     /// compiled for one policy only: the rules of a profile include the exact rules.
     #[cold]
-    #[inline(never)]
     fn take_unpredicted(
         &mut self,
         id: PredictionId,
@@ -156,7 +154,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Starts a train with a packet whose predicted train had to be closed.
     #[cold]
-    #[inline(never)]
     fn hold_unexamined(
         &mut self,
         incoming: RxPacket<'_, B>,

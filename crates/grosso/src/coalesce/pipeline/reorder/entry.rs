@@ -302,7 +302,6 @@ impl Entry {
     }
 
     /// Returns whether no packet is queued or missing.
-    #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.phase == Phase::Idle && self.runs.is_empty() && self.lost == self.resume
     }
