@@ -98,7 +98,8 @@ pub struct Finding {
     pub of_packets: u64,
     /// An MTU, a window or a segment size in bytes, if the cause has one.
     pub bytes: Option<u64>,
-    /// The time that the cause takes: the largest lateness, the time with a closed window, or pauses.
+    /// The time that the cause takes: the largest lateness, the time with a closed window, or pauses. For alternating
+    /// flows, the mean time between packets of the flow.
     pub time_ns: Option<u64>,
 }
 
@@ -251,7 +252,8 @@ impl Cause {
 
 impl Finding {
     /// Returns the Grosso command that helps, if any. Reordering can be repaired if the latest packet arrives within
-    /// the maximum wait for a hole.
+    /// the maximum wait for a hole. Packets of flows that alternate merge if a train is held until more packets of its
+    /// flow arrive.
     pub fn grosso(&self) -> Option<String> {
         let options = match (self.cause, self.time_ns) {
             (Cause::ReorderedBefore, Some(..=POLL_NS)) => "--reorder batch".into(),
@@ -259,7 +261,10 @@ impl Finding {
                 format!("--reorder holes:{}us", late_ns.div_ceil(1000))
             }
             (Cause::AcksStretched, _) => "--expand-acks".into(),
-            (Cause::AlternatingFlows, _) => "--hold 50us".into(),
+            (Cause::AlternatingFlows, Some(apart_ns)) => {
+                let hold_ns = apart_ns.saturating_mul(HELD_GAPS).min(HOLD_NS_MAX);
+                format!("--hold {}us", hold_ns.div_ceil(1000))
+            }
             (Cause::PushOnEveryPacket, _) => "--profile freebsd --terminates".into(),
             (Cause::SteppingTimestamps, _) => "--profile inet-lro --terminates".into(),
             _ => return None,
@@ -273,6 +278,10 @@ const POLL_NS: u64 = 20_000;
 /// Maximum lateness that is worth a wait, in nanoseconds. A longer wait delays acknowledgments until the sender's timer
 /// retransmits.
 const LATE_NS_MAX: u64 = 50_000_000;
+/// Number of gaps between packets of a flow for which a train is held: the first packet waits for three more.
+const HELD_GAPS: u64 = 3;
+/// Maximum hold in nanoseconds: Linux also keeps trains for at most a millisecond.
+const HOLD_NS_MAX: u64 = 1_000_000;
 
 impl Basis {
     /// Returns a phrase for the evidence.

@@ -70,9 +70,8 @@ pub(super) struct Figures {
     /// with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
-    /// with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows in between.
-    pub(super) runs: u32,
+    /// Consecutive packets on a busy link with packets of many other flows in between: a whole turn of
+    /// [`Turns`](super::turns::Turns).
     pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,

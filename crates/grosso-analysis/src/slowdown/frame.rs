@@ -11,8 +11,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TcpFrame {
     pub(super) time_ns: u64,
-    /// Number of frames with data in the capture before this one.
-    pub(super) place: u32,
+    /// Turn of a frame with data among the flows of the capture.
+    pub(super) turn: u32,
     pub(super) sequence: u32,
     /// Acknowledgment number; `None` if the ACK flag is not set.
     pub(super) ack: Option<u32>,

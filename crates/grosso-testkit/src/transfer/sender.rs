@@ -244,7 +244,7 @@ const fn allowance_max(fault: Fault) -> usize {
     match fault {
         Fault::SmallCongestionWindow(packets) => packets,
         // More than the window and the bandwidth permit.
-        Fault::Healthy => 4096,
+        Fault::Healthy | Fault::Alternating(_) => 4096,
         _ => 40,
     }
 }
