@@ -63,6 +63,8 @@ pub struct PacketCounts {
     pub evidence: Counts,
     /// Rows of frames that were not split although they are not wire packets, by reason.
     pub left: Counts,
+    /// Rows of TCP frames whose data is not the next of their direction, by what the sequence numbers show.
+    pub events: Counts,
 }
 
 /// Counts of the rows of trains.

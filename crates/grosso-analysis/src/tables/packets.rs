@@ -41,6 +41,9 @@ pub struct FrameFinding {
     pub is_guess: bool,
     /// Reason why a frame that is not one packet on the wire was not split.
     pub left: Option<&'static str>,
+    /// Name of the [`SequenceEvent`](crate::slowdown::SequenceEvent) of a frame with TCP data; `None` if its data is
+    /// the next of its direction.
+    pub event: Option<&'static str>,
 }
 
 /// Returns the row for a frame that is one packet.
