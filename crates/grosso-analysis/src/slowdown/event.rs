@@ -1,4 +1,4 @@
-//! What the sequence numbers of a frame show about the path of its packets.
+//! Events on the path of a packet, as the sequence numbers of its frame show them.
 
 /// A property of a frame with TCP data that is not the next data of its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
