@@ -121,6 +121,23 @@ def test_trains_are_those_of_the_package_and_the_report(captures, tmp_path, name
     assert {str(row["values"]): row["counts"] for row in sizes} == counts["sizes"]
 
 
+def test_a_train_is_held_at_least_until_its_last_packet(captures, tmp_path):
+    trains = export(grosso.open(captures / "iperf3.pcapng"), tmp_path)[1]
+    first, last = (trains[name].cast(pyarrow.int64()).to_pylist() for name in ("time", "end"))
+    held = trains["held_ns"].to_pylist()
+    assert max(held) > 0
+    assert all(held >= last - first for held, first, last in zip(held, first, last))
+
+
+def test_a_retransmission_is_an_event(tmp_path):
+    base = lambda number: Ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=number)
+    numbered = enumerate([1, 1001, 1, 2001])
+    packets = [raw(base(i) / TCP(sport=1, dport=2, seq=seq, ack=1, flags="A") / (b"x" * 1000)) for i, seq in numbered]
+    table, _, report = export(grosso.open(classic(tmp_path / "x.pcap", packets)), tmp_path)
+    assert table["event"].to_pylist() == [None, None, "retransmitted", None]
+    assert report["packets"]["counts"]["events"] == {"retransmitted": 1}
+
+
 def test_why_is_the_word_of_explain(captures, tmp_path):
     capture = grosso.open(captures / "iperf3.pcapng")
     trains = export(capture, tmp_path)[1].to_pylist()

@@ -31,6 +31,7 @@ mod protocols;
 mod round_trip;
 mod routing;
 mod schemas;
+mod slow_jobs;
 mod tunnel_ports;
 mod whatif;
 mod windows;

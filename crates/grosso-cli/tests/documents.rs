@@ -7,14 +7,9 @@ use std::{
     process::Command,
 };
 
-use grosso_capture::Format;
-use grosso_testkit::{
-    Packet,
-    transfer::{Fault, transfer},
-};
 use serde_json::Value;
 
-use crate::common::{ETHERNET, START_NS, capture_of, copy_captures};
+use crate::{common::copy_captures, slow_jobs::put_transfers};
 
 /// The line that replaces omitted output in a document.
 const AND_SO_ON: &str = "...";
@@ -93,7 +88,7 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
     assert!(rows.len() > 20, "{} jobs", rows.len());
     let folder = tempfile::tempdir().expect("a folder");
     copy_captures(&folder.path().join("tests/captures"));
-    put_transfers(folder.path());
+    put_transfers(folder.path(), 1001);
     let mut run = 0;
     for row in &rows {
         let [name, command, answer, ..] = row[..] else { panic!("{row:?}") };
@@ -113,28 +108,6 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
         run += 1;
     }
     assert!(run >= 14, "{run} jobs were run");
-}
-
-/// Writes captures of transfers whose fault is known by construction.
-fn put_transfers(folder: &Path) {
-    let at_sender = |fault| transfer(fault, 1001).at_sender;
-    let turns = (0..40 * 300_u32).map(|index| {
-        let (flow, turn) = (index % 40, index / 40);
-        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(turn as u16));
-        let packet =
-            packet.tcp(|tcp| tcp.source_port(1000 + flow as u16).sequence(1 + turn * 1000));
-        (START_NS + u64::from(index) * 1000, packet.payload_len(1000).build())
-    });
-    for (name, packets) in [
-        ("loss.pcap", at_sender(Fault::Loss(16))),
-        ("reordering.pcap", transfer(Fault::Reordering(20), 1001).at_receiver),
-        ("mtu.pcap", at_sender(Fault::BlackHole)),
-        ("acks.pcap", at_sender(Fault::AckLoss(10))),
-        ("lro.pcap", at_sender(Fault::MergingRouter)),
-        ("turns.pcap", turns.collect()),
-    ] {
-        fs::write(folder.join(name), capture_of(Format::Pcap, ETHERNET, &packets)).unwrap();
-    }
 }
 
 /// Returns the cells of a row in the table of tasks.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, process::Command};
 
 use grosso_analysis::slowdown::CONNECTIONS_MAX;
 use grosso_capture::Format;
-use grosso_testkit::{Packet, Traffic};
+use grosso_testkit::{
+    Packet, Traffic,
+    transfer::{Fault, transfer},
+};
 use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of};
@@ -184,6 +187,29 @@ fn an_exported_table_has_the_flows_of_the_report() {
     assert!(bench.get("flows.parquet").starts_with(b"PAR1"));
     let ended = bench.run("export a --flows 64");
     assert!(ended.code == 2 && ended.stderr.contains("--max-flows 64"), "{}", ended.stderr);
+}
+
+#[test]
+fn exported_packets_have_the_events_that_the_flows_count() {
+    let bench = Bench::new();
+    for (fault, captured) in [Fault::Loss(16), Fault::Healthy].map(|f| (f, transfer(f, 1001))) {
+        for (place, packets) in [captured.at_sender, captured.at_receiver].iter().enumerate() {
+            bench.put("a", &capture_of(Format::Pcapng, ETHERNET, packets));
+            let table = bench.run("inspect --json --flows a").json()["slowdown"]["flows"].clone();
+            let row = &rows(&table)[0];
+            let report = bench.ok("export --json a --parquet packets.parquet").json();
+            let events = &report["packets"]["counts"]["events"];
+            let (event, figure) =
+                [("retransmitted", "retransmissions"), ("lost_before", "lost_before")][place];
+            match fault {
+                Fault::Healthy => assert_eq!(events, &serde_json::json!({})),
+                _ => {
+                    assert!(row[figure].as_u64() > Some(0), "{row}");
+                    assert_eq!(events, &serde_json::json!({ event: row[figure] }));
+                }
+            }
+        }
+    }
 }
 
 /// Memory that `inspect --flows` may use for any number of flows, in KiB. See `CONNECTIONS_MAX` in `docs/bounds.md`.

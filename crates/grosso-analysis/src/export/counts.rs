@@ -18,6 +18,7 @@ pub(super) fn count_packet(counts: &mut PacketCounts, row: &Packet<'_>) {
     count(&mut counts.checksums, finding.checksum);
     count(&mut counts.evidence, finding.evidence);
     count(&mut counts.left, finding.left);
+    count(&mut counts.events, finding.event);
 }
 
 /// Counts a row of the train table.

@@ -6,7 +6,7 @@ mod merge;
 
 use std::path::{Path, PathBuf};
 
-use grosso_capture::{Entry, Packet as Frame, same_file};
+use grosso_capture::{Entry, same_file};
 
 pub use self::merge::{MergedReport, merge};
 use self::{
@@ -19,16 +19,16 @@ use crate::{
         note_others, survey,
     },
     error::Failure,
-    evidence::{Given, Judge},
+    evidence::Given,
     name::shown,
     replay::{FlowReplay, Purpose, Replay, Rules, Seen, Streams},
     report::Place,
     reports::export::{ExportReport, ExportedTable, FlowCounts, PacketCounts, TrainCounts},
     shard::Shard,
-    slowdown::{Connections, FlowRow},
+    slowdown::{Connections, FlowMark, FlowRow, SequenceEvent},
     tables::{
-        FileNames, FlowColumns, Packet, PacketColumns, PacketTable, TrainColumns, TrainRow,
-        TrainWatcher, WireRows,
+        FileNames, FlowColumns, FrameFinding, Packet, PacketColumns, PacketTable, TrainColumns,
+        TrainRow, TrainWatcher, WireRows,
     },
 };
 
@@ -62,6 +62,15 @@ impl Export {
         let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
         Err(Failure::usage("usage.output", "export: no output file").hint(hint))
     }
+
+    /// Returns the tracker of the flows.
+    fn streams(&self) -> Streams {
+        let mut connections = Connections::default();
+        if self.flows.is_some() {
+            connections.list_all_flows();
+        }
+        Streams::new(connections)
+    }
 }
 
 impl CaptureCommand for Export {
@@ -80,6 +89,7 @@ impl CaptureCommand for Export {
         let mut packets = PacketFile::create(options, &input)?;
         let mut trains = TrainFile::create(options, &input)?;
         let mut flows = FlowFile::create(options, &input)?;
+        let mut streams = (packets.is_some() || flows.is_some()).then(|| options.streams());
         let mut take = |row: TrainRow<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));
         let mut watcher = TrainWatcher::new(FileNames::of(&input), &mut take);
         let has_trains = options.trains.is_some();
@@ -91,8 +101,10 @@ impl CaptureCommand for Export {
                     if has_trains && block.is_section_header() {
                         watcher.finish(&mut replay);
                     }
-                    if let Some(flows) = flows.as_mut().filter(|_| block.is_section_header()) {
-                        flows.end_section();
+                    if let Some((flows, streams)) = flows.as_mut().zip(streams.as_mut())
+                        && block.is_section_header()
+                    {
+                        flows.replay.finish(&mut streams.connections);
                     }
                     return Ok(Next::Go);
                 }
@@ -105,12 +117,20 @@ impl CaptureCommand for Export {
             if has_trains {
                 watcher.push(&mut replay, &seen);
             }
-            let goes_on = match &mut packets {
-                Some(packets) => packets.push(&seen, &judge)?,
-                None => true,
-            };
-            let has_room = flows.as_mut().is_none_or(|flows| flows.push(frame, &seen, &judge));
-            Ok(if goes_on && has_room && watcher.goes_on { Next::Go } else { Next::Stop })
+            let mut goes_on = watcher.goes_on;
+            if let Some(streams) = &mut streams {
+                let mark = streams.observe(frame, &seen, &judge);
+                if let Some(packets) = &mut packets {
+                    let event = mark.and_then(|mark| mark.event).map(SequenceEvent::name);
+                    let checksum = streams.checksum();
+                    let tracked = FrameFinding { checksum, event, ..FrameFinding::default() };
+                    goes_on &= packets.push(&seen, tracked)?;
+                }
+                if let Some(flows) = &mut flows {
+                    goes_on &= flows.push(&seen, mark, streams);
+                }
+            }
+            Ok(if goes_on { Next::Go } else { Next::Stop })
         })?;
         watcher.finish(&mut replay);
         let report = ExportReport {
@@ -119,7 +139,7 @@ impl CaptureCommand for Export {
             profile: replay.profile().name.to_string(),
             packets: packets.map(PacketFile::finish).transpose()?,
             trains: trains.map(TrainFile::finish).transpose()?,
-            flows: flows.map(FlowFile::finish).transpose()?,
+            flows: flows.zip(streams).map(|(flows, streams)| flows.finish(streams)).transpose()?,
             elapsed_s: session.elapsed_s(),
         };
         let end = End::new(ending, unparsed, input, EndWording::TABLES).bytes(bytes);
@@ -175,10 +195,10 @@ impl PacketFile {
     }
 
     /// Adds the packets in a frame; returns `false` if the file accepts no more rows.
-    fn push(&mut self, seen: &Seen<'_>, judge: &Judge) -> Result<bool, Failure> {
+    fn push(&mut self, seen: &Seen<'_>, tracked: FrameFinding) -> Result<bool, Failure> {
         let Self { file, rows, counts } = self;
         let mut goes_on = true;
-        rows.each(seen, judge, &mut |row: Packet<'_>| {
+        rows.each(seen, tracked, &mut |row: Packet<'_>| {
             count_packet(counts, &row);
             goes_on = file.take(row);
         })?;
@@ -224,7 +244,6 @@ struct FlowFile {
     file: TableFile<FlowColumns>,
     shard: Shard,
     counts: FlowCounts,
-    streams: Streams,
     replay: FlowReplay,
 }
 
@@ -234,27 +253,19 @@ impl FlowFile {
         let replay = FlowReplay::new(Replay::new(&options.rules, Purpose::Looks)?);
         let (columns, schema) = (FlowColumns::new(), FlowColumns::schema());
         let file = TableFile::create(path, "flows/1", columns, schema, input)?;
-        let mut connections = Connections::default();
-        connections.list_all_flows();
-        let (streams, counts) = (Streams::new(connections), FlowCounts::default());
-        Ok(Some(Self { file, shard: options.shard, counts, streams, replay }))
+        Ok(Some(Self { file, shard: options.shard, counts: FlowCounts::default(), replay }))
     }
 
-    /// Processes a frame; returns `false` if the file accepts no more rows.
-    fn push(&mut self, frame: &Frame<'_>, seen: &Seen<'_>, judge: &Judge) -> bool {
-        let mark = self.streams.observe(frame, seen, judge);
-        self.replay.push(seen, mark, &mut self.streams.connections);
-        let Self { file, shard, counts, streams, .. } = self;
+    /// Processes a frame of the direction `mark`; returns `false` if the file accepts no more rows.
+    fn push(&mut self, seen: &Seen<'_>, mark: Option<FlowMark>, streams: &mut Streams) -> bool {
+        let Self { file, shard, counts, replay } = self;
+        replay.push(seen, mark, &mut streams.connections);
         streams.connections.drain_flows().all(|row| take_flow(file, *shard, counts, &row))
     }
 
-    fn end_section(&mut self) {
-        self.replay.finish(&mut self.streams.connections);
-    }
-
-    fn finish(mut self) -> Result<ExportedTable<FlowCounts>, Failure> {
-        self.end_section();
-        let Self { mut file, shard, mut counts, streams, .. } = self;
+    fn finish(self, mut streams: Streams) -> Result<ExportedTable<FlowCounts>, Failure> {
+        let Self { mut file, shard, mut counts, mut replay } = self;
+        replay.finish(&mut streams.connections);
         let rows = streams.conclude().flows.into_iter().flat_map(|table| table.rows);
         for row in rows {
             take_flow(&mut file, shard, &mut counts, &row);

@@ -42,6 +42,12 @@ impl Streams {
         self.connections.mark(&sight, &judgment, is_bad)
     }
 
+    /// Returns the name of the verdict on the last packet's worst checksum; `None` if it has none.
+    #[cfg(feature = "tables")]
+    pub(crate) fn checksum(&self) -> Option<&'static str> {
+        self.levels.worst().map(ChecksumVerdict::name)
+    }
+
     /// Returns the causes that slow down the observed directions, and the flow table.
     pub(crate) fn conclude(self) -> Slowdowns {
         self.connections.conclude()

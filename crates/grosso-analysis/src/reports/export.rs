@@ -63,6 +63,8 @@ pub struct PacketCounts {
     pub evidence: Counts,
     /// Rows for frames that could not be split into wire packets, by reason.
     pub left: Counts,
+    /// Rows of TCP frames whose data is not the next of their direction, by what the sequence numbers show.
+    pub events: Counts,
 }
 
 /// Counts for the train table.

@@ -99,8 +99,8 @@ pub struct Finding {
     pub of_packets: u64,
     /// MTU, window or segment size in bytes; `None` if the cause does not involve a size.
     pub bytes: Option<u64>,
-    /// Duration of the effect: the maximum delay of a late packet, the time during which the window was closed,
-    /// or the total of the pauses.
+    /// Duration of the effect: the maximum delay of a late packet, the time during which the window was closed, or the
+    /// total of the pauses. For alternating flows, the mean time between packets of the flow.
     pub time_ns: Option<u64>,
 }
 
@@ -255,7 +255,8 @@ impl Cause {
 
 impl Finding {
     /// Returns the Grosso command that helps, if any. Resequencing helps if the latest packet arrives within the
-    /// maximum time to wait for a hole to be filled.
+    /// maximum time to wait for a hole. Packets of alternating flows merge if a train is held until more packets of its
+    /// flow arrive.
     pub fn grosso(&self) -> Option<String> {
         let options = match (self.cause, self.time_ns) {
             (Cause::ReorderedBefore, Some(..=POLL_NS)) => "--reorder batch".into(),
@@ -263,7 +264,10 @@ impl Finding {
                 format!("--reorder holes:{}us", late_ns.div_ceil(1000))
             }
             (Cause::AcksStretched, _) => "--expand-acks".into(),
-            (Cause::AlternatingFlows, _) => "--hold 50us".into(),
+            (Cause::AlternatingFlows, Some(apart_ns)) => {
+                let hold_ns = apart_ns.saturating_mul(HELD_GAPS).min(HOLD_NS_MAX);
+                format!("--hold {}us", hold_ns.div_ceil(1000))
+            }
             (Cause::PushOnEveryPacket, _) => "--profile freebsd --terminates".into(),
             (Cause::SteppingTimestamps, _) => "--profile inet-lro --terminates".into(),
             _ => return None,
@@ -277,6 +281,10 @@ const POLL_NS: u64 = 20_000;
 /// Maximum delay, in nanoseconds, for which it is worth waiting for a late packet. A longer wait would delay
 /// acknowledgments until the sender's retransmission timer expires.
 const LATE_NS_MAX: u64 = 50_000_000;
+/// Number of gaps between packets of a flow for which a train is held: the first packet waits for three more.
+const HELD_GAPS: u64 = 3;
+/// Maximum hold in nanoseconds: Linux also keeps trains for at most a millisecond.
+const HOLD_NS_MAX: u64 = 1_000_000;
 
 impl Basis {
     /// Returns a phrase for the evidence.

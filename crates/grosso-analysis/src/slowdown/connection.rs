@@ -3,6 +3,7 @@
 use grosso_wire::tcp;
 
 use super::{
+    event::SequenceEvent,
     figures::Figures,
     frame::TcpFrame,
     slots::Tracked,
@@ -31,8 +32,8 @@ impl Tracked for Connection {
 }
 
 impl Connection {
-    /// Processes a frame in direction `side`.
-    pub(super) fn observe(&mut self, side: usize, frame: &TcpFrame) {
+    /// Processes a frame in direction `side`, and returns what its sequence numbers show.
+    pub(super) fn observe(&mut self, side: usize, frame: &TcpFrame) -> Option<SequenceEvent> {
         let round_trip_ns = self.round_trip_ns();
         let quiet_ns = match self.last_ns {
             0 => 0,
@@ -41,12 +42,13 @@ impl Connection {
         self.last_ns = self.last_ns.max(frame.time_ns);
         self.is_recent = true;
         if self.streams[side].is_damaged(frame) {
-            return;
+            return None;
         }
         self.shake_hands(side, frame, quiet_ns);
         let [first, second] = &mut self.streams;
         let (own, peer) = if side == 0 { (first, second) } else { (second, first) };
         let is_prompt = frame.payload == 0 || !own.is_drained();
+        let mut event = None;
         if frame.has(tcp::SYN) {
             own.begin(frame);
             peer.figures.mss = frame.mss.unwrap_or(peer.figures.mss);
@@ -59,7 +61,7 @@ impl Connection {
                     quiet_ns,
                     peer_timestamp: peer.stamped,
                 };
-                own.send(frame, sent, &surroundings);
+                event = own.send(frame, sent, &surroundings);
             }
         }
         if let Some(ack) = frame.ack {
@@ -68,6 +70,7 @@ impl Connection {
             peer.observe_echo(frame, is_prompt);
         }
         own.stamp(frame);
+        event
     }
 
     /// Processes a handshake frame that follows the previous frame after `quiet_ns`.

@@ -71,10 +71,8 @@ pub(super) struct Figures {
     /// number of those pairs with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
-    /// Number of pairs of consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and
-    /// number of those pairs with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows
-    /// in between.
-    pub(super) runs: u32,
+    /// Number of pairs of consecutive packets on a busy link between which packets of many other flows passed: a whole
+    /// turn of [`Turns`](super::turns::Turns).
     pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,

@@ -41,6 +41,8 @@ pub enum FlowOrder {
     Lost,
     /// Packets per train after merging.
     Merged,
+    /// Frames delivered after merging: flows that merge badly come first.
+    Delivered,
     /// 99th percentile of the waiting times of packets.
     Held,
 }
@@ -209,7 +211,7 @@ impl JudgedFlow<'_> {
 
 impl FlowOrder {
     /// All sort keys.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bytes,
         Self::Packets,
         Self::Superframes,
@@ -218,6 +220,7 @@ impl FlowOrder {
         Self::Retransmissions,
         Self::Lost,
         Self::Merged,
+        Self::Delivered,
         Self::Held,
     ];
 
@@ -232,6 +235,7 @@ impl FlowOrder {
             Self::Retransmissions => "retransmissions",
             Self::Lost => "lost",
             Self::Merged => "merged",
+            Self::Delivered => "delivered",
             Self::Held => "held",
         }
     }
@@ -247,6 +251,7 @@ impl FlowOrder {
             Self::Retransmissions => figures.retransmitted.into(),
             Self::Lost => u64::from(figures.lost_before) + u64::from(figures.lost_after()),
             Self::Merged => merging.map_or(0, Merging::train_tenths),
+            Self::Delivered => merging.map_or(0, Merging::trains),
             Self::Held => merging.map_or(0, Merging::held_p99_ns),
         }
     }

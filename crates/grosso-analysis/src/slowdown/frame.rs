@@ -11,8 +11,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TcpFrame {
     pub(super) time_ns: u64,
-    /// Number of earlier frames with a payload in the capture.
-    pub(super) place: u32,
+    /// Turn in which a frame with a payload was captured (see [`Turns`](super::turns::Turns)).
+    pub(super) turn: u32,
     pub(super) sequence: u32,
     /// Acknowledgment number; `None` if the ACK flag is not set.
     pub(super) ack: Option<u32>,

@@ -1,5 +1,7 @@
 //! Marks on frames. When a coalescer delivers a train, the marks identify the flow to which it belongs.
 
+use super::event::SequenceEvent;
+
 /// Slot of a flow in the table, and one of the flow's two directions: 0 or 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotSide {
@@ -14,6 +16,7 @@ pub(crate) struct FlowMark {
     /// Serial number of the flow, which distinguishes it from later flows in the same slot.
     pub(super) serial: u32,
     pub(super) is_tcp: bool,
+    pub(crate) event: Option<SequenceEvent>,
     /// Number of wire packets.
     pub(crate) packets: u32,
 }
@@ -30,6 +33,6 @@ pub(crate) struct EndedTrain {
 
 impl FlowMark {
     pub(super) const fn new(place: SlotSide, serial: u32, is_tcp: bool, packets: u32) -> Self {
-        Self { place, serial, is_tcp, packets }
+        Self { place, serial, is_tcp, event: None, packets }
     }
 }

@@ -49,6 +49,10 @@ impl Merging {
         self.held.add(waited_ns, 1);
     }
 
+    pub(super) const fn trains(&self) -> u64 {
+        self.trains
+    }
+
     /// Returns the average number of packets per train, in tenths.
     pub(super) fn train_tenths(&self) -> u64 {
         (10 * self.packets + self.trains / 2) / self.trains.max(1)

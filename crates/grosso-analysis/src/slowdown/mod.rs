@@ -14,8 +14,10 @@
 //! | `mark` | marks on frames, which assign delivered trains to flows |
 //! | `merging` | trains of one direction, as a coalescer delivers them |
 //! | `holes` | sequence ranges that are missing |
+//! | `event` | what the sequence numbers of a frame show |
 //! | `figures` | the figures of one direction |
 //! | `stream` | one direction: sequence numbers and acknowledgments |
+//! | `turns` | how many other flows have packets between two packets of a flow |
 //! | `connection` | both directions, and the round-trip time |
 //! | `cause` | causes, their evidence and their remedies |
 //! | `causes` | derivation of causes from the figures, one file per group |
@@ -28,6 +30,7 @@ mod cause;
 mod causes;
 mod connection;
 mod datagrams;
+mod event;
 mod figures;
 mod flows;
 mod frame;
@@ -40,10 +43,12 @@ mod stream;
 mod summary;
 mod table;
 mod text;
+mod turns;
 
 pub(crate) use self::mark::{EndedTrain, FlowMark};
 pub use self::{
     cause::{Basis, Cause, Finding},
+    event::SequenceEvent,
     flows::{FlowOrder, FlowRow, FlowTable, ROWS_MAX},
     merging::FlowMerging,
     slots::CONNECTIONS_MAX,

@@ -5,10 +5,12 @@ use std::num::NonZeroU64;
 use grosso_wire::tcp;
 
 use super::{
+    event::SequenceEvent,
     figures::Figures,
     frame::{TcpFrame, is_before},
     holes::{Hole, Holes},
     identification::{Sent, SentOrder},
+    turns::TURN_NS_MAX,
 };
 
 /// One direction of a connection.
@@ -34,8 +36,8 @@ pub(super) struct Stream {
     is_pushed: bool,
     /// Sequence number of the last frame, if it was an acknowledgment without payload.
     last_ack: Option<u32>,
-    /// Number of frames with a payload in the capture before the last one in this direction.
-    place: u32,
+    /// Turn of the last frame with a payload; 0 before the first one.
+    pub(super) turn: u32,
     /// Timestamp value of the last frame with a payload.
     timestamp: Option<u32>,
     /// Time since which the sender has been able to send more data, because at most [`DELAYED_MAX`] segments were
@@ -155,8 +157,13 @@ impl Stream {
         sent
     }
 
-    /// Processes a frame with a payload.
-    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, around: &Surroundings) {
+    /// Processes a frame with a payload, and returns what its sequence numbers show.
+    pub(super) fn send(
+        &mut self,
+        frame: &TcpFrame,
+        sent: Sent,
+        around: &Surroundings,
+    ) -> Option<SequenceEvent> {
         let &Surroundings { round_trip_ns, quiet_ns, peer_timestamp, .. } = around;
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
@@ -164,8 +171,9 @@ impl Stream {
         }
         // A window probe or a keepalive repeats one byte.
         if frame.payload == 1 && end == self.max && end == self.acked {
-            return;
+            return None;
         }
+        let mut event = None;
         let idle_ns = frame.time_ns.saturating_sub(self.figures.last_ns);
         self.count(frame);
         if !is_before(start, self.max) {
@@ -185,11 +193,13 @@ impl Stream {
                 self.repaired = top;
             }
             if let Some(hole) = hole {
-                self.fill(frame, frame.packets_of(filled), &hole, sent, around.round_trip_ns);
+                let packets = frame.packets_of(filled);
+                event = Some(self.fill(frame, packets, &hole, sent, around.round_trip_ns));
             }
             let repeated = top.wrapping_sub(start) - filled;
             if repeated > 0 {
-                self.repeat(frame, frame.packets_of(repeated), sent);
+                let repeated = self.repeat(frame, frame.packets_of(repeated), sent);
+                event = event.or(Some(repeated));
             }
             if is_before(self.max, end) {
                 self.max = end;
@@ -202,6 +212,7 @@ impl Stream {
         self.is_pushed = frame.has(tcp::PSH);
         self.open_since = None;
         self.find_room(frame.time_ns);
+        event
     }
 
     /// Updates the time since which the sender has been able to send more.
@@ -244,17 +255,16 @@ impl Stream {
         let figures = &mut self.figures;
         let quiet_ns = frame.time_ns.saturating_sub(figures.last_ns);
         let is_next = frame.sequence == self.max
-            && quiet_ns <= BACK_TO_BACK_NS
             && figures.frames > 0
             && frame.segment >= figures.segment_max;
-        if is_next {
-            figures.runs += 1;
-            let others = frame.place.wrapping_sub(self.place).saturating_sub(1);
-            figures.alternated += u32::from(others >= ALTERNATING_MIN);
+        let turns = frame.turn.wrapping_sub(self.turn);
+        if is_next && turns >= 2 && quiet_ns <= u64::from(turns) * TURN_NS_MAX {
+            figures.alternated += 1;
         }
-        self.place = frame.place;
+        self.turn = frame.turn;
         if let (Some(before), Some((value, _))) = (self.timestamp, frame.timestamps)
             && is_next
+            && quiet_ns <= BACK_TO_BACK_NS
         {
             figures.pairs += 1;
             figures.stepped += u32::from(before != value);
@@ -268,7 +278,14 @@ impl Stream {
 
     /// Counts packets that fill a hole. Either they were late, or their first copies were lost before the capture
     /// point.
-    fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
+    fn fill(
+        &mut self,
+        frame: &TcpFrame,
+        packets: u32,
+        hole: &Hole,
+        sent: Sent,
+        rtt_ns: u64,
+    ) -> SequenceEvent {
         let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
         let by_timestamps = self.is_late(frame, hole, elapsed_ns);
         let figures = &mut self.figures;
@@ -286,12 +303,13 @@ impl Stream {
         };
         if !is_late {
             figures.lost_before += packets;
-            return;
+            return SequenceEvent::LostBefore;
         }
         figures.late += packets;
         let behind = frame.packets_of(self.max.wrapping_sub(frame.end()));
         figures.late_packets_max = figures.late_packets_max.max(behind);
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
+        SequenceEvent::Late
     }
 
     /// Returns whether a frame that fills a hole is merely late: its timestamps show that it was sent before the frame
@@ -316,25 +334,28 @@ impl Stream {
     }
 
     /// Counts packets whose data had already been captured.
-    fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
+    fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) -> SequenceEvent {
         if sent == Sent::Earlier && packets <= self.figures.lost_before {
             // A retransmission overtook the original packet.
             self.figures.lost_before -= packets;
             self.figures.late += packets;
-            return;
+            return SequenceEvent::Late;
         }
         if sent.is_old() {
             self.figures.duplicated += packets;
-            return;
+            return SequenceEvent::Duplicated;
         }
         self.figures.retransmitted += packets;
         if !is_before(self.acked, frame.end()) {
             self.figures.retransmitted_acked += packets;
-            return;
+        } else if frame.sequence == self.acked {
+            self.retry(frame);
         }
-        if frame.sequence != self.acked {
-            return;
-        }
+        SequenceEvent::Retransmitted
+    }
+
+    /// Counts a retransmission of the first segment that was not acknowledged.
+    fn retry(&mut self, frame: &TcpFrame) {
         let stuck = &mut self.stuck;
         if stuck.times == 0 || stuck.start != frame.sequence {
             (stuck.start, stuck.bytes, stuck.times) = (frame.sequence, frame.segment, 1);
@@ -555,8 +576,5 @@ const LATE_NS: u64 = 3_000_000;
 const DAMAGED_SHARE: u32 = 8;
 /// Maximum ratio of an echo time to the minimum. A longer echo time includes an application delay.
 const ECHO_SPREAD: u64 = 4;
-/// Minimum number of packets from other flows between two packets of a flow. At this spacing, a poll of 64 packets
-/// contains at most four packets of the flow.
-pub(super) const ALTERNATING_MIN: u32 = 15;
 /// Maximum time between back-to-back packets, in nanoseconds.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

@@ -11,6 +11,7 @@ use super::{
     causes,
     connection::Connection,
     datagrams::UdpFlow,
+    event::SequenceEvent,
     flows::{FlowOrder, JudgedFlow, ROWS_MAX, Ranking},
     frame::TcpFrame,
     identification::Source,
@@ -18,6 +19,7 @@ use super::{
     merging::Merging,
     slots::{FlowSlot, Slots},
     summary::{Slowdowns, Totals},
+    turns::Turns,
 };
 use crate::{
     evidence::{Judgment, Path, Sight, too_big},
@@ -31,8 +33,7 @@ pub struct Connections {
     /// UDP flows, which appear only in the flow table.
     datagrams: Slots<UdpFlow>,
     totals: Totals,
-    /// Number of TCP frames with data.
-    frames: u32,
+    turns: Turns,
     /// Path MTUs reported by ICMP messages; at most [`PATHS_MAX`].
     paths: HashMap<Path, TooBig>,
     sources: Sources,
@@ -89,9 +90,15 @@ impl Connections {
         }
     }
 
-    /// Processes a frame with its classification. `is_bad` means that a checksum in it is complete but wrong.
-    pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
-        self.mark(sight, judgment, is_bad);
+    /// Processes a frame with its classification; `is_bad` means that a checksum in it is complete but wrong.
+    /// Returns what the sequence numbers show about a TCP frame, or `None` if its data directly follows the earlier data.
+    pub fn observe(
+        &mut self,
+        sight: &Sight<'_>,
+        judgment: &Judgment,
+        is_bad: bool,
+    ) -> Option<SequenceEvent> {
+        self.mark(sight, judgment, is_bad)?.event
     }
 
     /// Processes a frame like [`Self::observe`]. If it has a payload, returns its direction, so that its train can be
@@ -110,8 +117,6 @@ impl Connections {
             return self.mark_datagram(sight, judgment);
         }
         let mut frame = TcpFrame::of(sight, judgment, is_bad)?;
-        frame.place = self.frames;
-        self.frames = self.frames.wrapping_add(u32::from(frame.payload > 0));
         let (place, replaced) = self.slots.place(sight.endpoints);
         if let Some(before) = replaced {
             causes::judge(&before, &mut self.totals);
@@ -123,17 +128,21 @@ impl Connections {
         if is_guessed {
             frame.make_packet();
         }
+        if frame.payload > 0 {
+            frame.turn = self.turns.count(connection.streams[side].turn);
+        }
         if frame.identification.is_some() {
             let order = &mut connection.streams[side].order;
             let source =
                 order.source.get_or_insert_with(|| self.sources.place(&sight.endpoints.source));
             order.shared += u32::from(self.sources.is_shared(*source, place.slot, &frame));
         }
-        connection.observe(side, &frame);
+        let event = connection.observe(side, &frame);
         if !self.paths.is_empty() && frame.payload > 0 {
             self.compare_with_path(sight, place, &frame, is_guessed);
         }
-        (frame.payload > 0).then(|| FlowMark::new(place, serial, true, frame.packets))
+        let mark = FlowMark { event, ..FlowMark::new(place, serial, true, frame.packets) };
+        (frame.payload > 0).then_some(mark)
     }
 
     /// Processes a UDP frame if the flow table is enabled.

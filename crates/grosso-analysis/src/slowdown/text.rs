@@ -82,6 +82,7 @@ fn measure(finding: &Finding) -> String {
         }
         Cause::ReceiveWindow | Cause::TinySegments => format!(": {bytes} B on average"),
         Cause::ReorderedBefore => format!(": {share}, at most {time} late"),
+        Cause::AlternatingFlows => format!(": {share}, {time} apart on average"),
         _ => format!(": {share}"),
     }
 }

@@ -142,16 +142,18 @@ struct FindingColumns {
     evidence: StringBuilder,
     guess: BooleanBuilder,
     left: StringBuilder,
+    event: StringBuilder,
 }
 
 impl FindingColumns {
-    fn fields() -> [Field; 5] {
+    fn fields() -> [Field; 6] {
         [
             Field::new("segment", DataType::UInt32, true),
             Field::new("checksum", DataType::Utf8, true),
             Field::new("evidence", DataType::Utf8, true),
             Field::new("guess", DataType::Boolean, false),
             Field::new("left", DataType::Utf8, true),
+            Field::new("event", DataType::Utf8, true),
         ]
     }
 
@@ -161,15 +163,17 @@ impl FindingColumns {
         self.evidence.append_option(finding.evidence);
         self.guess.append_value(finding.is_guess);
         self.left.append_option(finding.left);
+        self.event.append_option(finding.event);
     }
 
-    fn finish(&mut self) -> [ArrayRef; 5] {
+    fn finish(&mut self) -> [ArrayRef; 6] {
         [
             ArrayBuilder::finish(&mut self.segment),
             ArrayBuilder::finish(&mut self.checksum),
             ArrayBuilder::finish(&mut self.evidence),
             ArrayBuilder::finish(&mut self.guess),
             ArrayBuilder::finish(&mut self.left),
+            ArrayBuilder::finish(&mut self.event),
         ]
     }
 }
@@ -296,6 +300,7 @@ pub struct TrainColumns {
     closed: StringBuilder,
     why: StringBuilder,
     origin: OriginColumns,
+    held_ns: UInt64Builder,
 }
 
 impl TrainColumns {
@@ -316,6 +321,7 @@ impl TrainColumns {
             closed: StringBuilder::new(),
             why: StringBuilder::new(),
             origin: OriginColumns::default(),
+            held_ns: UInt64Builder::new(),
         }
     }
 
@@ -336,6 +342,7 @@ impl TrainColumns {
         fields.push(Field::new("closed", DataType::Utf8, false));
         fields.push(Field::new("why", DataType::Utf8, true));
         fields.extend(OriginColumns::fields());
+        fields.push(Field::new("held_ns", DataType::UInt64, true));
         Arc::new(Schema::new(fields))
     }
 }
@@ -362,6 +369,7 @@ impl Take<TrainRow<'_>> for TrainColumns {
         self.closed.append_value(row.closed);
         self.why.append_option(row.why);
         self.origin.take(&row.origin);
+        self.held_ns.append_option(row.held_ns);
         size_of_val(row.numbers)
     }
 }
@@ -382,6 +390,7 @@ impl Columns for TrainColumns {
         columns.push(ArrayBuilder::finish(&mut self.closed));
         columns.push(ArrayBuilder::finish(&mut self.why));
         columns.extend(self.origin.finish());
+        columns.push(ArrayBuilder::finish(&mut self.held_ns));
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
 }

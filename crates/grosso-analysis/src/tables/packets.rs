@@ -41,6 +41,9 @@ pub struct FrameFinding {
     pub is_guess: bool,
     /// Reason why the frame was not split into wire packets; `None` if it was split or is a single packet.
     pub left: Option<&'static str>,
+    /// Name of the [`SequenceEvent`](crate::slowdown::SequenceEvent) of a frame with TCP data; `None` if its data is
+    /// the next of its direction.
+    pub event: Option<&'static str>,
 }
 
 /// Returns the row for a frame that is a single packet.

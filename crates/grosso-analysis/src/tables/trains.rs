@@ -18,6 +18,9 @@ pub struct TrainRow<'a> {
     pub numbers: &'a [u64],
     /// Timestamps of the first and last packets in nanoseconds, if all packets have one.
     pub times_ns: Option<(u64, u64)>,
+    /// Time from the arrival of the first packet to the delivery in nanoseconds, which no packet of the train exceeds;
+    /// `None` if the packet has no time.
+    pub held_ns: Option<u64>,
     /// Interface number of the packets.
     pub interface: u32,
     /// Number of wire packets. Exceeds the length of `numbers` if the capture contains superframes.
@@ -54,6 +57,8 @@ pub(crate) struct TrainWatcher<'v> {
     leaving: Vec<Leaving>,
     records: Records<PendingPacket>,
     free_numbers: Vec<Vec<u64>>,
+    /// Time of the following deliveries in nanoseconds.
+    now_ns: u64,
 }
 
 /// Properties of a packet in a coalescer, kept for the row of its train.
@@ -74,6 +79,7 @@ struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
     last_ns: u64,
+    delivered_ns: u64,
     packets: u32,
     length: u64,
     segment_size: Option<u16>,
@@ -94,6 +100,7 @@ impl<'v> TrainWatcher<'v> {
             leaving: Vec::new(),
             records: Records::default(),
             free_numbers: Vec::new(),
+            now_ns: 0,
         }
     }
 
@@ -143,6 +150,7 @@ impl<'v> TrainWatcher<'v> {
             train: self.trains,
             numbers: &left.numbers,
             times_ns: Some((first.time_ns, left.last_ns)),
+            held_ns: Some(left.delivered_ns.saturating_sub(first.time_ns)),
             interface: first.interface,
             packets: left.packets,
             length: left.length,
@@ -172,6 +180,7 @@ impl<'v> TrainWatcher<'v> {
             train: self.trains,
             numbers: &[packet.number],
             times_ns: packet.timestamp_ns.map(|time| (time, time)),
+            held_ns: packet.timestamp_ns.map(|_| 0),
             interface: packet.interface,
             packets,
             length: packet.original_len.into(),
@@ -215,6 +224,7 @@ impl Sink<PortBuffer> for TrainWatcher<'_> {
             first,
             numbers,
             last_ns,
+            delivered_ns: self.now_ns,
             packets,
             length,
             segment_size,
@@ -237,5 +247,56 @@ impl Receiver for TrainWatcher<'_> {
         kept.judged = packets_of(seen);
         (kept.link, kept.ports) = (seen.link, seen.ports);
         buffer
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+    use grosso_testkit::{Packet, headers::Tcp};
+
+    use crate::Capture;
+
+    /// Returns a packet of the flow with this payload.
+    fn segment(sequence: u32, len: usize, change: fn(Tcp) -> Tcp) -> Vec<u8> {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(sequence as u16 / 100));
+        packet.tcp(|tcp| change(tcp.sequence(sequence))).payload_len(len).build()
+    }
+
+    #[test]
+    fn a_train_is_held_from_its_first_packet_to_its_delivery() {
+        let mut options = WriterOptions::new(Format::Pcapng);
+        options.interface = Interface::new(1);
+        let mut writer = CaptureWriter::new(Vec::new(), options);
+        for (time_us, data) in [
+            (0, segment(100, 100, |tcp| tcp)),
+            (10, segment(200, 100, |tcp| tcp)),
+            (25, segment(300, 100, |tcp| tcp.psh())),
+            (40, segment(400, 0, |tcp| tcp)),
+            (50, segment(400, 100, |tcp| tcp)),
+            (70, segment(900, 100, |tcp| tcp)),
+        ] {
+            let meta = PacketMeta { timestamp_ns: Some(time_us * 1000), ..PacketMeta::default() };
+            writer.write_packet(&meta, &data).unwrap();
+        }
+        let mut held = Vec::new();
+        let capture = Capture::from_bytes("a", writer.finish().unwrap());
+        let take = |train: super::TrainRow<'_>| {
+            held.push((train.numbers.to_vec(), train.held_ns));
+            true
+        };
+        capture.trains("linux", take).unwrap();
+        let trains = [
+            (vec![1, 2, 3], Some(25_000)),
+            (vec![4], Some(0)),
+            // The next packet is not in sequence and ends the train.
+            (vec![5], Some(20_000)),
+            (vec![6], Some(0)),
+        ];
+        assert_eq!(held, trains);
     }
 }

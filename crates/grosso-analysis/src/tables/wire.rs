@@ -2,7 +2,7 @@
 
 use grosso::meta::Gso;
 use grosso_capture::PacketMeta;
-use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+use grosso_wire::{Ports, Stack, dissect_into};
 
 use super::{
     FileNames, Headers, StackNames,
@@ -10,10 +10,9 @@ use super::{
     packets_of,
 };
 use crate::{
-    checksums::{Levels, Verdict, judge as judge_checksums},
     convert::{Cutter, How, Uncut},
     error::Failure,
-    evidence::{Evidence, Judge, Judgment, Nature, Sight, Size},
+    evidence::{Evidence, Nature, Size},
     replay::Seen,
     shard::Shard,
 };
@@ -24,7 +23,6 @@ pub(crate) struct WireRows {
     shard: Shard,
     stack_names: StackNames,
     stack: Stack,
-    levels: Levels,
     cutter: Cutter,
     /// Headers of one packet in a superframe.
     inner: Stack,
@@ -45,20 +43,20 @@ impl WireRows {
             shard,
             stack_names: StackNames::default(),
             stack: Stack::new(0),
-            levels: Levels::default(),
             cutter: Cutter::default(),
             inner: Stack::new(0),
         }
     }
 
-    /// Calls `take` for each packet in a frame, or for the frame itself if it is not split.
+    /// Calls `take` for each packet in a frame, or for the frame itself if it is not split. `tracked` contains the
+    /// findings of the flow tracker.
     ///
     /// # Errors
     /// Fails if a segment is longer than allowed, which would be a bug.
     pub(crate) fn each(
         &mut self,
         seen: &Seen<'_>,
-        judge: &Judge,
+        tracked: FrameFinding,
         take: &mut dyn FnMut(Packet<'_>),
     ) -> Result<(), Failure> {
         let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else {
@@ -74,7 +72,11 @@ impl WireRows {
             return Ok(());
         }
         let said = packet.meta();
-        let mut finding = self.finding(seen, &said, link, judge, &judgment);
+        let mut finding = FrameFinding {
+            evidence: judgment.by.map(Evidence::code),
+            is_guess: judgment.is_guess,
+            ..tracked
+        };
         match judgment.nature {
             Nature::Packet => {}
             Nature::Left(reason) => finding.left = Some(reason),
@@ -89,25 +91,6 @@ impl WireRows {
         let headers = self.stack_names.headers(packet.data, len, &self.stack);
         take(row(seen.packet, headers, finding, &self.files));
         Ok(())
-    }
-
-    fn finding(
-        &mut self,
-        seen: &Seen<'_>,
-        said: &PacketMeta,
-        link: LinkType,
-        judge: &Judge,
-        judgment: &Judgment,
-    ) -> FrameFinding {
-        let packet = seen.packet;
-        let claim = judge.claim(&Sight::new(packet, said, &self.stack, link, seen.ports));
-        judge_checksums(packet.data, packet.is_cut(), &self.stack, claim, &mut self.levels);
-        FrameFinding {
-            checksum: self.levels.worst().map(Verdict::name),
-            evidence: judgment.by.map(Evidence::code),
-            is_guess: judgment.is_guess,
-            ..FrameFinding::default()
-        }
     }
 
     /// Calls `take` for each packet in a superframe, or returns the reason why the superframe is not split.

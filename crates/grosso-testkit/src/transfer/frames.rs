@@ -7,11 +7,13 @@ use crate::Packet;
 #[derive(Debug)]
 pub(super) struct Writer {
     is_ipv6: bool,
+    /// Port of the sender.
+    port: u16,
 }
 
 impl Writer {
-    pub(super) const fn new(is_ipv6: bool) -> Self {
-        Self { is_ipv6 }
+    pub(super) const fn new(is_ipv6: bool, port: u16) -> Self {
+        Self { is_ipv6, port }
     }
 
     /// Returns the frame of a packet.
@@ -27,7 +29,7 @@ impl Writer {
                 ip.id(item.identification).df(true)
             })
         };
-        let ports = if item.from_sender { (40000, 5201) } else { (5201, 40000) };
+        let ports = if item.from_sender { (self.port, 5201) } else { (5201, self.port) };
         let packet = network.tcp(|tcp| {
             let tcp = tcp.source_port(ports.0).destination_port(ports.1).sequence(item.sequence);
             let tcp = tcp.ack(item.ack).options(&options(item));

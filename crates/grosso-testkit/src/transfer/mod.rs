@@ -1,8 +1,9 @@
 //! TCP transfers over a path with one known fault, captured at both endpoints.
 //!
-//! The sender uses SACK, timestamps, fast retransmit and a retransmission timer. The receiver delays acknowledgments
-//! and reports DSACK. The path delays packets without reordering them, and then applies a [`Fault`]. The seed selects
-//! the round-trip time, the rate, the length of the transfer, and when the fault occurs.
+//! A sender with SACK, timestamps, fast retransmit and a retransmission timer sends to a receiver that delays
+//! acknowledgments and reports DSACK. The path between them delays packets in order and then applies a [`Fault`]. The
+//! seed selects the round-trip time, the rate, the length and the positions of the fault. [`transfers`] runs several
+//! transfers at the same time.
 
 mod frames;
 mod receiver;
@@ -58,6 +59,8 @@ pub enum Fault {
     FastTimestamps,
     /// The path corrupts this many data packets per 1000.
     Corruption(usize),
+    /// This many healthy transfers share the path, and a packet of each passes in turn.
+    Alternating(u16),
 }
 
 /// Frames with their timestamps in nanoseconds.
@@ -123,6 +126,9 @@ impl Agenda {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     fault: Fault,
+    /// Port of the sender, and time of its first packet.
+    port: u16,
+    start_ns: u64,
     is_ipv6: bool,
     one_way_ns: u64,
     ns_per_byte: u64,
@@ -132,50 +138,99 @@ struct Setting {
 /// Simulates the transfer that the seed selects.
 pub fn transfer(fault: Fault, seed: u64) -> Captured {
     let mut random = Random::new(seed);
-    // Without IPv4 identifications, the order in which the sender sent its packets can only be estimated.
-    let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
-    let is_dense =
-        matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
-    // Some faults need a suitable delay: a small window limits a transfer only over a long path, and receive offload
-    // merges only packets that arrive close together.
-    let one_ways: &[u64] = match fault {
-        Fault::SmallWindow(_) | Fault::SmallCongestionWindow(_) => &[5_000_000, 20_000_000],
-        _ if is_dense => &[200_000, 1_000_000],
-        _ => &[200_000, 1_000_000, 5_000_000, 20_000_000],
+    let setting = Setting::choose(fault, &mut random);
+    let Fault::Alternating(flows) = fault else { return setting.run(random) };
+    // Each transfer has its share of the rate, and starts when the packet before its first one has passed.
+    let full_ns = u64::from(SEGMENT_BYTES + HEADER_BYTES) * setting.ns_per_byte;
+    let share = |flow: u16| Setting {
+        port: PORT + flow,
+        start_ns: START_NS + u64::from(flow) * full_ns,
+        ns_per_byte: u64::from(flows) * setting.ns_per_byte,
+        ..setting
     };
-    let setting = Setting {
-        fault,
-        is_ipv6: !needs_ipv4 && random.one_in(4) || matches!(fault, Fault::Overtaking(_)),
-        one_way_ns: *random.choose(one_ways),
-        ns_per_byte: *random.choose(if is_dense { &[8, 16] } else { &[8, 16, 80] }),
-        segments: random.within(600, 1200) as u32,
+    Captured::join((0..flows).map(|flow| share(flow).run(random.clone())))
+}
+
+/// Runs one transfer per fault at the same time, each over its own path. The sender's ports are consecutive, from
+/// [`PORT`] on.
+pub fn transfers(faults: &[Fault], seed: u64) -> Captured {
+    let run = |(port, (seed, fault)): (u16, (u64, &Fault))| {
+        let mut random = Random::new(seed);
+        Setting { port, ..Setting::choose(*fault, &mut random) }.run(random)
     };
-    let mut path = Passage {
-        setting,
-        random,
-        agenda: Agenda::default(),
-        writer: Writer::new(setting.is_ipv6),
-        captured: Captured::default(),
-        free_ns: [0; 2],
-        arrival_ns: [0; 2],
-    };
-    let mut source = Source::new(setting);
-    let mut reader = Reader::new(setting);
-    source.connect(START_NS, &mut path);
-    while let Some((now_ns, event)) = path.agenda.next() {
-        match event {
-            Event::Arrival(item) if item.from_sender => reader.receive(now_ns, &item, &mut path),
-            Event::Arrival(item) => source.receive(now_ns, &item, &mut path),
-            Event::TooBig => source.shrink(now_ns, &mut path),
-            Event::Timer(number) => source.time_out(now_ns, number, &mut path),
-            Event::DelayedAck(number) => reader.time_out(now_ns, number, &mut path),
-            Event::Write => source.write(now_ns, &mut path),
-            Event::Read => reader.read(now_ns, &mut path),
+    Captured::join((PORT..).zip((seed..).zip(faults)).map(run))
+}
+
+impl Captured {
+    /// Joins the captures of several transfers, and sorts the frames by time.
+    fn join(transfers: impl Iterator<Item = Self>) -> Self {
+        let mut all = Self::default();
+        for captured in transfers {
+            all.at_sender.extend(captured.at_sender);
+            all.at_receiver.extend(captured.at_receiver);
         }
+        all.at_sender.sort_by_key(|(time, _)| *time);
+        all.at_receiver.sort_by_key(|(time, _)| *time);
+        all
     }
-    path.captured.at_sender.sort_by_key(|(time, _)| *time);
-    path.captured.at_receiver.sort_by_key(|(time, _)| *time);
-    path.captured
+}
+
+impl Setting {
+    fn choose(fault: Fault, random: &mut Random) -> Self {
+        // Without identifications, the order of the sender's packets can only be estimated.
+        let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
+        let is_alternating = matches!(fault, Fault::Alternating(_));
+        let is_dense =
+            matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
+        // The faults need suitable delays: a small window limits a transfer only over a long path, and receive offload
+        // merges packets only if they arrive close together.
+        let one_ways: &[u64] = match fault {
+            Fault::SmallWindow(_) | Fault::SmallCongestionWindow(_) => &[5_000_000, 20_000_000],
+            _ if is_dense || is_alternating => &[200_000, 1_000_000],
+            _ => &[200_000, 1_000_000, 5_000_000, 20_000_000],
+        };
+        let rates: &[u64] = match fault {
+            // Packets of different flows follow each other within a poll.
+            Fault::Alternating(_) => &[1, 2],
+            _ if is_dense => &[8, 16],
+            _ => &[8, 16, 80],
+        };
+        let is_ipv6 = !needs_ipv4 && random.one_in(4) || matches!(fault, Fault::Overtaking(_));
+        let (one_way_ns, ns_per_byte) = (*random.choose(one_ways), *random.choose(rates));
+        let segments = random.within(600, 1200) as u32;
+        // Many flows are captured, so each is short.
+        let segments = if is_alternating { segments / 2 } else { segments };
+        Self { fault, port: PORT, start_ns: START_NS, is_ipv6, one_way_ns, ns_per_byte, segments }
+    }
+
+    fn run(self, random: Random) -> Captured {
+        let mut path = Passage {
+            setting: self,
+            random,
+            agenda: Agenda::default(),
+            writer: Writer::new(self.is_ipv6, self.port),
+            captured: Captured::default(),
+            free_ns: [0; 2],
+            arrival_ns: [0; 2],
+        };
+        let mut source = Source::new(self);
+        let mut reader = Reader::new(self);
+        source.connect(self.start_ns, &mut path);
+        while let Some((now_ns, event)) = path.agenda.next() {
+            match event {
+                Event::Arrival(item) if item.from_sender => {
+                    reader.receive(now_ns, &item, &mut path);
+                }
+                Event::Arrival(item) => source.receive(now_ns, &item, &mut path),
+                Event::TooBig => source.shrink(now_ns, &mut path),
+                Event::Timer(number) => source.time_out(now_ns, number, &mut path),
+                Event::DelayedAck(number) => reader.time_out(now_ns, number, &mut path),
+                Event::Write => source.write(now_ns, &mut path),
+                Event::Read => reader.read(now_ns, &mut path),
+            }
+        }
+        Captured::join([path.captured].into_iter())
+    }
 }
 
 /// The path between the hosts, and the captures at both ends.
@@ -274,6 +329,8 @@ impl Passage {
     }
 }
 
+/// Port of the first sender.
+pub const PORT: u16 = 40_000;
 /// Time of the first packet in nanoseconds since the epoch.
 const START_NS: u64 = 1_700_000_000_000_000_000;
 /// Payload of a full packet in bytes.

@@ -245,7 +245,7 @@ const fn allowance_max(fault: Fault) -> usize {
     match fault {
         Fault::SmallCongestionWindow(packets) => packets,
         // More than the receive window and the bandwidth permit, so this limit has no effect.
-        Fault::Healthy => 4096,
+        Fault::Healthy | Fault::Alternating(_) => 4096,
         _ => 40,
     }
 }

@@ -15,8 +15,9 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         findings.push(Finding { bytes: Some(mean), ..found });
     } else if figures.pushed >= figures.frames - figures.frames / 10 && rate_ns <= SPACING_NS_MAX {
         findings.push(view.found(Cause::PushOnEveryPacket, Basis::Flags, figures.pushed));
-    } else if figures.runs >= figures.packets / 4 && figures.alternated > figures.runs / 2 {
-        findings.push(view.found(Cause::AlternatingFlows, Basis::Order, figures.alternated));
+    } else if figures.alternated > figures.packets / 2 && rate_ns <= SPACING_NS_MAX {
+        let found = view.found(Cause::AlternatingFlows, Basis::Order, figures.alternated);
+        findings.push(Finding { time_ns: Some(rate_ns), ..found });
     }
     if figures.pairs >= figures.packets / 4 && figures.stepped >= figures.pairs / 2 {
         findings.push(view.found(Cause::SteppingTimestamps, Basis::Timestamps, figures.stepped));
