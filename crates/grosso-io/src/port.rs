@@ -18,8 +18,8 @@ pub trait Port {
     fn device(&self) -> Device;
 
     /// Passes at most `max` of the frames that have arrived to `each`, in order, and returns their number. The call
-    /// never blocks. A result of 0 means that no frame has arrived. Once [`Port::is_finished`] returns true, it means
-    /// that no frame will ever arrive. `now_ns` is the caller's time in nanoseconds.
+    /// never blocks. A result of 0 means that no frame has arrived, or, once [`Port::is_finished`] returns true, that
+    /// no frame will ever arrive. `now_ns` is the caller's time in nanoseconds.
     ///
     /// # Errors
     /// Returns an error if the port has failed. Frames that were passed to `each` before that remain valid.
@@ -151,7 +151,7 @@ impl<P: Port> Transmit for P {
 /// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// Short name of lower-case words joined by underscores. It is unique within a port.
+    /// Short name, unique within the port: lower-case words joined by underscores.
     pub name: &'static str,
     /// Whether the counter counts lost frames.
     pub is_loss: bool,
@@ -173,7 +173,7 @@ pub enum Transmitted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Error of the capture behind the port.
+    /// Error from the capture behind the port.
     #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] grosso_capture::CaptureError),
@@ -196,7 +196,7 @@ pub enum PortError {
         name: String,
         /// Operation that failed.
         action: &'static str,
-        /// Error of the kernel.
+        /// Error from the kernel.
         source: std::io::Error,
     },
     /// The frame exceeds the port's limit.

@@ -75,8 +75,8 @@ struct Common {
 
 impl Group {
     /// Starts a thread for each path. The thread name is the first 11 characters of `name` and the queue number,
-    /// because the kernel limits names. The function returns after all threads are pinned and prepared. `ended` is
-    /// called once all paths have ended, on their own or because of [`Group::stop`].
+    /// because the kernel limits the length of names. The function returns after all threads are pinned and prepared.
+    /// `ended` is called once all paths have ended, on their own or because of [`Group::stop`].
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::InvalidInput`] if there are no paths or more than [`QUEUES_MAX`], or if the caller may
@@ -140,7 +140,7 @@ impl Group {
         &self.common.handles
     }
 
-    /// Waits without a limit until all paths have ended. Returns the error of the first path that failed, and a
+    /// Waits without a time limit until all paths have ended. Returns the error of the first path that failed, and a
     /// snapshot of each path that did not panic.
     pub fn join(mut self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.wait();
@@ -181,10 +181,10 @@ impl Group {
     }
 }
 
-/// Interval between checks for whether all threads have ended.
+/// Interval at which to check whether all threads have ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// Returns the message of a panic.
+/// Returns the panic message.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -210,7 +210,7 @@ fn bind(processor: usize) -> io::Result<()> {
     pin(None, processor).map_err(context)
 }
 
-/// Work of a thread before its path runs.
+/// Work that a thread does before its path runs.
 struct Setup {
     processor: Option<usize>,
     prepare: Option<fn() -> io::Result<()>>,

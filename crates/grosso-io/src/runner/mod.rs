@@ -335,7 +335,8 @@ impl Snapshot {
     }
 }
 
-/// Returns the counters of a port. The function is compiled once for each type of port, and not for each pair of types.
+/// Returns the counters of a port. The function is compiled once for each type of port, rather than for each pair of
+/// types.
 #[inline(never)]
 fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     let mut counters = Vec::new();
@@ -357,8 +358,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum time in nanoseconds for which arriving frames wait, even if a train is held for longer. In this time, about
-/// 80 packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
+/// Maximum time in nanoseconds that arriving frames wait, even if a train is held for longer. At 10 Gb/s, about 80
+/// packets of 1500 bytes arrive in this time, far fewer than a ring of 2048 slots can hold.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const FULL_PORT_RETRY_NS: u64 = 1_000_000;

@@ -95,8 +95,8 @@ impl IpOptions {
 /// for raw sockets, so the packets are sent as a batch: headers and checksums are computed here, and the payload stays
 /// in place until the kernel copies it.
 ///
-/// The MTU of the link decides which packets are too long. ICMP messages have no influence on this. IPv4 packets that
-/// are too long are sent in fragments. For IPv6 the kernel does not fragment raw packets; use
+/// Only the link MTU decides which packets are too long; ICMP messages do not. IPv4 packets that are too long are sent
+/// in fragments. For IPv6 the kernel does not fragment raw packets; use
 /// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// The sending sockets, each with its protocol.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing. Because they are connected, the kernel learns the path MTU of IPv6 paths.
+    /// Sockets that send nothing. They are connected so that the kernel learns the MTU of IPv6 paths.
     _witnesses: Vec<DatagramSocket>,
 }
 

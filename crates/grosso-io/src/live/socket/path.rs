@@ -1,4 +1,4 @@
-//! Paths to the remote endpoints of a port. Determines the length of packets that all paths can carry.
+//! Determines how long a packet may be so that the paths to all of a port's remote endpoints can carry it.
 
 use std::{io, net::IpAddr};
 
@@ -41,7 +41,7 @@ struct PathTo {
     address: IpAddr,
     /// Index of the link that the route uses, or `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that the kernel reported last, or `None` if it has reported none.
+    /// Last path MTU that the kernel reported, or `None` if it has reported none.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
@@ -287,7 +287,7 @@ impl Messages {
         stats: &mut SocketStats,
     ) {
         for _ in 0..MESSAGES_MAX {
-            // An error of the socket does not affect the paths.
+            // A socket error does not affect the paths.
             let Ok(Some(message)) = self.socket.next(&mut self.buffer[..]) else { return };
             let Some((address, said, quoted)) = parse(message) else { continue };
             let Some(remote) = remotes.iter_mut().find(|remote| remote.address == address) else {
@@ -314,8 +314,7 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// Handles a message that reports `said` as the length in bytes of the longest packet that reaches a remote
-    /// endpoint.
+    /// Handles a message that reports a path MTU of `said` bytes.
     fn update(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {

@@ -67,7 +67,7 @@ pub struct UdpOptions {
 }
 
 impl UdpOptions {
-    /// Creates options for frames of any kind at this address.
+    /// Creates options for a port at this address that sends and receives frames of any kind.
     #[must_use]
     pub fn new(local: SocketAddr) -> Self {
         Self {
@@ -336,9 +336,9 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the offsets of the ports to try: first the first port, and then all ports, starting with a random one. Other
-/// queues of this host have bound some of the ports. A queue that tried all ports in order would try each of these
-/// ports before it found a free one.
+/// Returns the offsets of the ports to try: the first port, and then all ports, starting at a random one. Other queues
+/// on this host have already bound some of the ports. A queue that tried the ports in order would run into each of
+/// these before it found a free one.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;

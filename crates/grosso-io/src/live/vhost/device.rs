@@ -41,8 +41,8 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// Whether notifications of frames and of room, respectively, are enabled. Otherwise the descriptor does not become
-    /// ready.
+    /// Whether notifications of frames and of room, respectively, are enabled. A descriptor becomes ready only while
+    /// its notifications are enabled.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,
@@ -83,7 +83,7 @@ impl VhostDevice {
     /// there is no frame.
     ///
     /// # Errors
-    /// Returns the fault of a skipped entry.
+    /// Returns the fault in a skipped entry.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let result = self.role.receive(into);
         self.counted(result)
@@ -182,7 +182,7 @@ impl VhostDevice {
         self.role.notification(self.role.incoming())
     }
 
-    /// Returns the descriptor that signals room for frames of the port.
+    /// Returns the descriptor that signals room for frames from the port.
     pub(super) fn buffers_notification(&self) -> Option<BorrowedFd<'_>> {
         self.role.notification(self.role.outgoing())
     }
@@ -422,7 +422,7 @@ mod tests {
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
             assert!(!patience.looks_again(true), "no polling while notifications are enabled");
-            // Frames that arrive now do not count in favor of polling.
+            // Frames that arrive now are not a point in favor of polling.
             patience.found(true);
         }
         for _ in 0..1000 {

@@ -69,7 +69,7 @@ impl VhostRole {
         }
     }
 
-    /// Handles a message of the peer, and returns the messages to send.
+    /// Handles a message from the peer, and returns the messages to send.
     pub(super) fn handle_message(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
         match self {
             Self::Device(back) => {
@@ -113,14 +113,14 @@ impl VhostRole {
         }
     }
 
-    /// Selects the queue pair for the next frame of the port.
+    /// Selects the queue pair for the next frame from the port.
     pub(super) fn choose(&mut self, pair: usize) {
         if let Self::Device(back) = self {
             back.choose(Way::ToGuest, pair);
         }
     }
 
-    /// Copies a frame of the port into the selected ring. Returns the result, and the number of descriptors read for
+    /// Copies a frame from the port into the selected ring. Returns the result, and the number of descriptors read for
     /// the frame.
     pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
         match self {
@@ -203,13 +203,13 @@ impl VhostRole {
         with!(self, side => side.chosen())
     }
 
-    /// Returns whether the selected ring accepts frames of the port.
+    /// Returns whether the selected ring accepts frames from the port.
     pub(super) fn takes_frames(&mut self) -> bool {
         let way = self.outgoing();
         with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
-    /// Returns whether the ring has some room, but too little for the waiting frame of the port.
+    /// Returns whether the ring has some room, but too little for the port's waiting frame.
     pub(super) fn is_short(&mut self) -> bool {
         match self {
             Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),
