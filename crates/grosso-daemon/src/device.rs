@@ -106,7 +106,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Hint for a user whose program has reached its limit of file descriptors. One queue of a tunnel in UDP takes 22
+/// Hint for a user whose program has reached its limit of file descriptors. One queue of a UDP tunnel takes 22
 /// descriptors.
 const DESCRIPTORS: &str = "each queue needs several file descriptors: raise the limit with ulimit \
                            -n 20000, or with LimitNOFILE=20000 in a service";

@@ -86,7 +86,7 @@ mod tests {
     const GROUP: u16 = 4;
     const OTHER: u16 = 0x20;
 
-    /// Returns the list that systemd sets on a credential of a user.
+    /// Returns the list that systemd sets on a user's credential.
     fn credential(user: u32) -> Vec<u8> {
         let ends = [(GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)];
         list(&[[(OWNER, 4, NOBODY), (USER, 4, user)].as_slice(), &ends].concat())

@@ -20,8 +20,8 @@ pub(super) struct RouteLoop {
 
 impl RouteLoop {
     /// Returns the first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other
-    /// tunnels of Grosso, each with its device. Tunnels of the kernel are found through their devices. A route that
-    /// cannot be queried does not count as a loop, because the packets themselves are also checked.
+    /// tunnels of Grosso, each with its device. Kernel tunnels are found through their devices. A route that cannot be
+    /// queried does not count as a loop, because the packets themselves are also checked.
     pub(super) fn find(
         description: &Description,
         device: &str,

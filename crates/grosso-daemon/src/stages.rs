@@ -57,7 +57,7 @@ fn yes() -> bool {
 pub enum FragmentsMode {
     /// Fragments are reassembled, and datagrams stay whole.
     Local,
-    /// Datagrams are reassembled for the path, and forwarded in their original fragments.
+    /// Datagrams are reassembled for the path, and then sent on as fragments of the original sizes.
     Forward,
     /// Fragments pass unchanged once the first fragment of their datagram has arrived.
     Virtual,

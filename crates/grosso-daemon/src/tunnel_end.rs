@@ -112,7 +112,7 @@ pub fn unprobed(description: &Description) -> Option<String> {
     Some(format!("{name}: the path MTU is not probed with echo requests: {why}"))
 }
 
-/// Returns a note if the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although the kernel creates the
+/// Returns a note if the kernel cannot learn the path MTU of a UDP tunnel over IPv6, although the kernel creates the
 /// fragments. The message that reports the path MTU to the kernel passes through the loopback device, which is down in
 /// a new network namespace.
 fn unreported_mtu(description: &Description) -> Option<String> {

@@ -21,7 +21,7 @@ use crate::{netlink::Netlink, path::socket::abstract_address};
 pub enum Claim {
     /// The caller has the name until this descriptor is closed.
     Held(OwnedFd),
-    /// Another process of root or of the caller's user holds the name.
+    /// Another process, which runs as root or as the caller's user, holds the name.
     Taken,
     /// A process that is not trusted holds the name.
     Doubtful {

@@ -22,7 +22,7 @@ use rustix::{io::ioctl_fionbio, net::sockopt::set_socket_linger};
 
 /// Write end of the pipe, through which threads hand over descriptors.
 static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
-/// Number of descriptors that wait to be closed, including the one being closed.
+/// Number of descriptors waiting to be closed, including the one being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A descriptor received from another program, or a socket that may contain passed descriptors. On drop it is closed by

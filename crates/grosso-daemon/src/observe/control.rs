@@ -84,7 +84,7 @@ impl ControlSocket {
     /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// Fails if no directory is usable; returns the error of the last directory.
+    /// Fails if no directory is usable, with the error for the last directory.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -140,7 +140,7 @@ fn listen_on(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Connects to a socket, without waiting for a program that does not accept.
+/// Connects to a socket, without waiting for a program that does not accept connections.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let socket = stream()?;
     Pinned::at(path, None)?.connect(&socket)?;
@@ -157,7 +157,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// Fails if no directory is usable; returns the error of the last directory.
+/// Fails if no directory is usable, with the error for the last directory.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -323,11 +323,11 @@ const EXTENSION: &str = "sock";
 pub const OWN_FOLDER: &str = "own";
 /// Maximum number of sockets with the same process ID in a directory.
 const NAMES_MAX: usize = 16;
-/// Maximum number of programs that are queried in a directory.
+/// Maximum number of programs that are queried per directory.
 const SOCKETS_MAX: usize = 1024;
 /// Number of requests that can wait while one is answered.
 const BACKLOG: i32 = 16;
 /// Maximum time for a program's reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum length of a reply in bytes: a thousand devices with a hundred counters.
+/// Maximum length of a reply in bytes: enough for a thousand devices with a hundred counters each.
 const REPLY_BYTES_MAX: usize = 16 << 20;

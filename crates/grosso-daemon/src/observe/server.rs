@@ -185,7 +185,7 @@ struct Client {
     sent: usize,
     /// Bytes received after the response was sent.
     drained: usize,
-    /// Deadline of the client.
+    /// Deadline for the client.
     end: Instant,
     done: bool,
 }
@@ -245,7 +245,8 @@ impl Client {
         self.stream.end_sending()
     }
 
-    /// Reads until the client closes: unread bytes would turn the close into a reset, which discards the response.
+    /// Reads until the client closes the connection: unread bytes would turn the close into a reset, which discards the
+    /// response.
     fn drain(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while self.drained < DRAINED_BYTES_MAX {
@@ -259,7 +260,7 @@ impl Client {
     }
 }
 
-/// Returns a function that answers a partial request like a program without paths.
+/// Returns a function that answers a partial request as a program without paths would.
 #[cfg(feature = "fuzzing")]
 pub fn answers(is_http: bool) -> impl FnMut(&[u8], bool) -> Option<Vec<u8>> {
     let fresh = Duration::MAX;

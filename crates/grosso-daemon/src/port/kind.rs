@@ -72,7 +72,7 @@ pub trait PortDevice {
         }
     }
 
-    /// Returns the layer of the packets; `None` if only the open device reports it.
+    /// Returns the layer of the packets; `None` if it is known only once the device is open.
     fn layer(&self) -> Option<Layer> {
         Some(Layer::Ethernet)
     }
@@ -133,7 +133,7 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// Checks the MTU of a device whose packets have at most `longest` bytes.
+    /// Checks the MTU of a device whose packets are at most `longest` bytes long.
     pub(super) fn check(&self, device: &str, longest: u16) -> Result<(), String> {
         match self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
             Some(mtu) => {
@@ -167,7 +167,7 @@ pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
 pub struct HostSettings {
     /// Whether the host of the device terminates all TCP that it receives from the device, and forwards none.
     pub terminates: bool,
-    /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
+    /// Whether each acknowledgment that the host sends for a train is expanded into one acknowledgment per packet.
     pub expand_acks: bool,
 }
 

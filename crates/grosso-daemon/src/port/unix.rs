@@ -171,7 +171,7 @@ impl fmt::Display for Unix {
     }
 }
 
-/// Offloads that the other program accepts. Without any, it accepts only unsegmented packets with complete checksums.
+/// Offloads that the other program accepts. Without any, it accepts only single packets with complete checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offloads(pub(super) Features);
 

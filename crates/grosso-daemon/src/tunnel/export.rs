@@ -91,7 +91,7 @@ pub fn ip(definition: &Definition) -> Exported {
     Exported { text, notes }
 }
 
-/// Returns whether packets carry their protocol in the generic protocol extension of VXLAN.
+/// Returns whether packets carry their protocol in VXLAN's generic protocol extension.
 fn is_generic(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }

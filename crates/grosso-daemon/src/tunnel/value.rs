@@ -12,7 +12,7 @@ pub(super) enum Form {
     SwitchOrNumber(u64),
     /// A number between these bounds, decimal or with `0x`, or one word from this list.
     Number(u64, u64, &'static [&'static str]),
-    /// A 32-bit number, or four 8-bit numbers separated by dots, as in keys of `ip`.
+    /// A 32-bit number, or four 8-bit numbers separated by dots, as in `ip`.
     Key,
     /// An IP address.
     Address,

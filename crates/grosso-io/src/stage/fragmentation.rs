@@ -65,7 +65,7 @@ impl FragmentationOptions {
 ///
 /// A packet that is longer than the MTU and has DF set or cannot be fragmented is dropped and counted by reason. The
 /// ICMP error of RFC 1812 section 4.3.3.3 that a router would send is not sent, because the stage has no address to
-/// send it from. Configure senders of IPv4 packets with DF with an MTU that fits, or set
+/// send it from. Give senders of IPv4 packets with DF an MTU that fits, or set
 /// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length. A superframe passes
 /// if each of its packets fits, and is segmented otherwise.
 ///
@@ -78,7 +78,7 @@ pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
     segmenting: Segmenting,
-    /// The configured MTU, if packets must also fit into a smaller path MTU.
+    /// The configured MTU, if packets must also fit a smaller path MTU.
     path_from: Option<u16>,
 }
 

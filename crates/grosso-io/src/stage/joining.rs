@@ -13,7 +13,7 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// Reassembly of the fragments that a port receives.
+/// Reassembler for the fragments that a port receives.
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,

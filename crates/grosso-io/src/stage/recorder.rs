@@ -114,8 +114,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that `numbers` are recorded, unless a request is still unanswered. Numbers that are already recorded
-    /// are available immediately.
+    /// Requests that `numbers` be recorded, unless a request is still unanswered. Numbers that are already recorded are
+    /// available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);

@@ -208,8 +208,8 @@ impl Segmenting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // The checksum is updated for the changed fields, so that a wrong one stays wrong. A checksum of zero is
-            // left for a device to compute.
+            // The checksum is updated for the changed fields, so that a wrong checksum stays wrong. A checksum of zero
+            // is left for a device to compute.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };
@@ -334,7 +334,7 @@ const fn place(reason: NoFragments) -> usize {
 
 const SUPERFRAME: usize = 8;
 
-/// Reasons for which a packet longer than the MTU is dropped: counter name and description.
+/// Reasons for dropping a packet longer than the MTU: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
     ("frag_dont_fragment", "DF forbids fragmentation of a packet longer than the MTU."),
     ("frag_mtu_too_small", "The MTU leaves no room for data after the headers of a packet."),

@@ -34,7 +34,7 @@ pub struct Numbers {
 }
 
 impl SequenceFile {
-    /// Opens the file of the keys with this fingerprint. If there is no file, creates one that records no number as
+    /// Opens the file for the keys with this fingerprint. If there is no file, creates one that records no number as
     /// used.
     ///
     /// The fingerprint must reveal nothing about the keys: use a digest.
@@ -157,7 +157,7 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     }
 }
 
-/// Parses the fingerprint and the numbers. Returns `None` for a truncated text, even if its digits look complete.
+/// Parses the fingerprint and the numbers. Returns `None` for truncated text, even if its digits look complete.
 fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;
@@ -189,7 +189,7 @@ mod tests {
     fn numbers_are_there_again_and_nobody_else_gets_them_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edge.sequence");
-        // Left by a program that was killed while it created the file.
+        // File left behind by a program that was killed while creating it.
         std::fs::write(folder.path().join("edge.sequence.new"), "half").unwrap();
         let mut first = SequenceFile::open(&path, KEYS).unwrap();
         assert_eq!(first.numbers(), Numbers::default());

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Socket address in the layout of `struct sockaddr_in` or `struct sockaddr_in6`: family and port, followed by the
-/// fields of the family.
+/// family's own fields.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {

@@ -93,7 +93,7 @@ pub(super) enum Unlearnable {
 }
 
 impl Table {
-    /// Creates the table for `ends`, which are numbered in this order. Returns a message if the configuration is
+    /// Creates the table for `ends`, which are numbered in the given order. Returns a message if the configuration is
     /// invalid.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
         let mut entries = HashMap::new();

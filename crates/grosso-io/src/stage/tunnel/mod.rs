@@ -49,7 +49,7 @@ pub struct TunnelOptions {
     /// Ethernet address of the tunnel's own device, if the tunnel carries Ethernet. Received frames with this source
     /// address are dropped (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Knowledge about the outer UDP checksum of received frames; see
+    /// Information about the outer UDP checksum of received frames; see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
     /// Maximum packet length of the tunnel in bytes, starting with the inner IP header and not counting VLAN tags.
@@ -66,7 +66,7 @@ pub struct TunnelOptions {
     pub seed: u64,
     /// Additional remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
-    /// Callback for the first outer packet of this tunnel that enters the tunnel again.
+    /// Callback that is called for the first of this tunnel's outer packets that enters the tunnel again.
     pub loop_notice: Option<Notice>,
 }
 
@@ -283,8 +283,8 @@ impl<P: Port> TunnelStage<P> {
         }
     }
 
-    /// Encapsulates a frame for the remote endpoint with number `to`, and sends or queues it. Frames that the tunnel
-    /// cannot carry are dropped and counted by reason.
+    /// Encapsulates a frame for the remote endpoint number `to`, and sends or queues it. Frames that the tunnel cannot
+    /// carry are dropped and counted by reason.
     fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
         let Some(peer) = self.peers.peer(to) else { return Ok(()) };
         let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
@@ -439,7 +439,7 @@ impl<P: Port> Port for TunnelStage<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room after sending its batch, so draining also flushes the port.
+        // A batching port may have room after sending its batch, so draining also flushes the port.
         let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
