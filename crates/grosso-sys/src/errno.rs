@@ -1,4 +1,4 @@
-//! Classes of errors on the packet path, each of which requires a different action.
+//! Classifies errors on the packet path by the action that they require.
 
 use core::fmt;
 use std::io;
@@ -13,7 +13,7 @@ pub enum ErrorClass {
     Malformed,
     /// This packet is too long or has too many parts (`EMSGSIZE`, `E2BIG`).
     TooLong,
-    /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
+    /// The interface is down: wait until it is up (`EIO` from a TUN device, `ENETDOWN`).
     Down,
     /// The remote host is currently unreachable, or this socket can never reach it (`ENETUNREACH`, `EHOSTUNREACH`,
     /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`).

@@ -25,7 +25,7 @@ pub use too_big::TooBigMessages;
 
 use control::{ControlMessages, each_message};
 
-/// Datagrams that one receive call has put into the buffer.
+/// Datagrams that one receive call has placed in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagrams {
     /// Total length of the datagrams in the buffer in bytes.

@@ -33,9 +33,9 @@ pub struct DatagramSocket {
     flow_label: Option<u32>,
     /// Last value set in the kernel, or `None` if no value has been set.
     dont_fragment: Option<bool>,
-    /// Addresses of the messages of one call.
+    /// Addresses for the messages in one call.
     addresses: Vec<Address>,
-    /// Control messages of the messages of one call.
+    /// Control messages for the messages in one call.
     controls: Vec<ControlMessages>,
 }
 
@@ -100,7 +100,7 @@ impl DatagramSocket {
     }
 
     /// Connects the socket to one remote address. The kernel reports ICMP errors for a raw IPv6 socket, for example
-    /// "packet too big", only if the socket is connected, regardless of the packet's sender.
+    /// "packet too big", only if the socket is connected, regardless of who sent the packet.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl DatagramSocket {
         remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
     }
 
-    /// Returns the address in the family of the socket.
+    /// Converts the address to the socket's address family.
     fn mapped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.has_both => {
@@ -284,7 +284,7 @@ impl DatagramSocket {
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
     }
 
-    /// Returns the pending error of the socket and clears it.
+    /// Returns and clears the socket's pending error.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! String sets of a device, which contain the names of features and counters, and the values of the counters.
+//! Reads the string sets of a device, which hold the names of features and counters, and reads the values of the
+//! counters.
 //!
 //! The kernel returns as many names or counters as exist at the time of the call, even if their number has changed
 //! since it was queried. The result therefore goes into guarded memory.
@@ -79,7 +80,7 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     ))
 }
 
-/// Returns the text of a fixed-length field, up to its first zero.
+/// Returns the text of a fixed-length field, up to its first zero byte.
 pub(super) fn text(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..length]).into_owned()

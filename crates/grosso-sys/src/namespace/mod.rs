@@ -84,7 +84,7 @@ impl NetworkNamespace {
     ///
     /// # Panics
     ///
-    /// Propagates a panic of `work`.
+    /// Propagates a panic from `work`.
     pub fn run<Output: Send>(&self, work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
         on_a_thread(|| self.enter().map(|()| work()))?
     }

@@ -339,7 +339,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns errors of the netlink socket.
+    /// Returns errors from the netlink socket.
     pub fn links(&self) -> io::Result<Vec<Link>> {
         let request = Request::new(abi::RTM_GETLINK, &[0; LINK_BYTES]).flags(abi::NLM_F_DUMP);
         let mut links = Vec::new();

@@ -19,8 +19,8 @@ use crate::mapping::Mapping;
 
 /// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
-/// Number of bytes of a block that a packet needs in addition to its own bytes: the kernel's header and address, a
-/// virtio header, and padding.
+/// Number of bytes that a packet takes up in a block in addition to its own: the kernel's header and address, a virtio
+/// header, and padding.
 const PACKET_OVERHEAD_BYTES: usize = 96;
 /// Alignment of the packets in a block in bytes.
 const PACKET_ALIGNMENT: usize = 8;
@@ -177,7 +177,7 @@ impl BlockQueue {
     }
 
     fn receive(&mut self) -> Option<BlockPacket> {
-        // A correct kernel hands over blocks with valid packets; the loop limit is for a kernel that does not.
+        // A correct kernel hands over blocks with valid packets; the loop limit protects against one that does not.
         for _ in 0..self.memory.mapping.bytes() / self.memory.block_bytes {
             let (block, mut walk) = match self.open.take() {
                 Some(open) => open,
@@ -204,7 +204,7 @@ impl BlockQueue {
         None
     }
 
-    /// Takes the next block if the kernel has handed it over and no packet of it is held.
+    /// Takes the next block if the kernel has handed it over and none of its packets is held.
     fn take_block(&mut self) -> Option<(Arc<ReceivedBlock>, PacketWalk)> {
         let (start, memory) = (self.next, &self.memory);
         let status = memory.status(start);
@@ -266,7 +266,7 @@ impl Drop for ReceivedBlock {
 #[derive(Debug)]
 pub struct BlockPacket {
     block: Arc<ReceivedBlock>,
-    /// Range of the packet in the bytes of the block.
+    /// Range of the packet within the block's bytes.
     range: Range<usize>,
     truncated: bool,
     virtio_bytes: usize,
@@ -306,7 +306,7 @@ impl AsRef<[u8]> for BlockPacket {
     }
 }
 
-/// A position in the packets of a block. Offsets from the kernel are checked against the bytes of the block.
+/// A position among the packets of a block. Offsets from the kernel are checked against the bytes of the block.
 #[derive(Clone, Copy, Debug)]
 struct PacketWalk {
     /// Offset of the header of the next packet.
@@ -337,7 +337,7 @@ impl PacketWalk {
         let is_inside = start >= header_end.checked_add(virtio_bytes)? && end <= block.len();
         if self.left > 0 {
             let next = self.next.checked_add(next_offset as usize)?;
-            // Headers advance, so that a walk ends even if the number of packets is wrong.
+            // Each header must lie after the previous one, so that a walk ends even if the number of packets is wrong.
             if next < header_end {
                 return None;
             }

@@ -33,7 +33,7 @@ impl Fanout {
         Self { rule, group: None, defragment: false }
     }
 
-    /// Selects an existing group of the network namespace by its number.
+    /// Selects an existing group in the network namespace by its number.
     pub fn join(mut self, group: u16) -> Self {
         self.group = Some(group);
         self

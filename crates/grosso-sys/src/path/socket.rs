@@ -78,8 +78,8 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Binds a Unix socket of this type to a name. The file has the mode from the moment it exists. Replaces a stale socket
-/// file.
+/// Binds a Unix socket of this type to a name. The file has this mode from the moment it is created. Replaces a stale
+/// socket file.
 ///
 /// If others control a directory on the path, a stream is bound through the directory's descriptor. Datagram peers
 /// reply to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.

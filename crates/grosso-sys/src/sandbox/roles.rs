@@ -263,7 +263,7 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`], and limits that permit only local sockets and only requests that change no device and no
+/// The limits in [`NO_CODE`], and limits that permit only local sockets and only requests that change no device and no
 /// privilege.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
@@ -274,8 +274,8 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
-/// Limits of [`NARROW`], except that queries about interfaces are also permitted. Without `CAP_NET_ADMIN`, ethtool only
-/// answers queries.
+/// The limits in [`NARROW`], except that queries about interfaces are also permitted. Without `CAP_NET_ADMIN`, ethtool
+/// only answers queries.
 const FILES: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -285,7 +285,7 @@ const FILES: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(FACT_FAMILIES) },
 ];
 
-/// Signals of `abort(3)` and `pthread_kill(3)` to threads of this process.
+/// Signals that `abort(3)` and `pthread_kill(3)` send to threads in this process.
 const OWN_SIGNALS: Limit =
     Limit { call: libc::SYS_tgkill, argument: 0, values: Values::OwnProcess };
 
@@ -306,7 +306,7 @@ const REQUEST_CODES: &[u64] = &[
     libc::SIOCGIFMTU as u64,
 ];
 
-/// Requests of [`REQUEST_CODES`], and ethtool.
+/// The requests in [`REQUEST_CODES`], and the ethtool request.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const FACT_CODES: &[u64] = &[
     libc::TCGETS as u64,

@@ -69,7 +69,7 @@ impl DatagramSocketBuilder {
         }
     }
 
-    /// Sets whether other sockets may use the same address and port; the kernel then distributes flows
+    /// Sets whether other sockets may use the same address and port; the kernel then distributes the flows among them
     /// (`SO_REUSEPORT`).
     #[must_use]
     pub const fn shared(mut self, on: bool) -> Self {
