@@ -1,4 +1,4 @@
-//! Maps a file of another program into memory, from the beginning of the file.
+//! Maps another program's file into memory, starting at the beginning of the file.
 
 use core::ptr::{self, NonNull};
 use std::{io, os::fd::AsFd};

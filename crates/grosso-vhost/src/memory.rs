@@ -431,7 +431,7 @@ mod tests {
 
     /// Length of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Length of a PC's memory below the address range of devices; not a multiple of the huge page size.
+    /// Length of a PC's memory below the device address range; not a multiple of the huge page size.
     const LOW_MEMORY: u64 = 0xa_0000;
 
     /// Returns memory with two regions that share a file in huge pages. If no huge pages are available, prints a
@@ -463,7 +463,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // The ranges include the border between the regions.
+        // The ranges include the boundary between the regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

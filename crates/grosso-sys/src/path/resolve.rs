@@ -264,7 +264,7 @@ pub(super) fn is_trusted(entry: &Stat) -> bool {
     owner == 0 || owner == geteuid().as_raw() || stat("/").is_ok_and(|root| owner == root.st_uid)
 }
 
-/// Returns a path of this process through which the kernel finds the target of a descriptor.
+/// Returns the `/proc/self/fd` path through which the kernel finds the target of a descriptor.
 pub(super) fn descriptor_path(file: impl AsFd) -> String {
     use std::os::fd::AsRawFd;
 

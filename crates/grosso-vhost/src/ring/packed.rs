@@ -11,7 +11,7 @@ use crate::vring::{
     Cursor, Descriptor, HAS_NEXT, IS_AVAILABLE, IS_TABLE, IS_USED, IS_WRITTEN, PackedParts,
 };
 
-/// A packed virtqueue as its device uses it.
+/// A packed virtqueue as used by its device.
 #[derive(Debug)]
 pub(super) struct PackedRing {
     parts: PackedParts,
@@ -21,7 +21,7 @@ pub(super) struct PackedRing {
     known: u16,
     /// Number of descriptors taken since the last publish.
     taken: u16,
-    /// Number of these descriptors that precede the current frame.
+    /// Number of taken descriptors that precede the current frame.
     before: u16,
     /// Entries to mark as used at the next publish.
     returned: Vec<Returned>,
@@ -128,7 +128,7 @@ impl PackedRing {
         (self.known > FETCHED_AHEAD).then(|| self.parts.descriptor(place.index).address)
     }
 
-    /// Returns the number of descriptors of the current frame.
+    /// Returns the number of descriptors in the current frame.
     fn at_hand(&self) -> u16 {
         self.taken - self.before
     }
@@ -174,7 +174,7 @@ impl PackedRing {
 }
 
 /// Adds a descriptor's buffer to a chain of `before` bytes and returns the new length. An indirect table is the only
-/// descriptor of its chain, and only the direction flag of its descriptors has a meaning.
+/// descriptor of its chain, and only the direction flag of its descriptors is meaningful.
 fn add(
     pieces: &mut Pieces,
     descriptor: Descriptor,
