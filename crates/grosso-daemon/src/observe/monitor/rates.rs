@@ -31,7 +31,7 @@ pub struct Rates {
     pub tx_gbit_per_s: f64,
     /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
-    /// Trains of packets from the device that are held now.
+    /// Number of held trains of packets from the device.
     pub trains_held: u64,
     /// Frames with wrong checksums and frames lost, so far.
     pub total: Faults,
