@@ -120,8 +120,8 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
 }
 
-/// Tests that every socket of every queue needs its own source port; one of them may be the port at which all queues
-/// receive.
+/// Tests that every socket of every queue needs its own source port; one of them may be the port that all queues
+/// receive on.
 #[test]
 fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
     let path = |queues: u8, lines: &str| {

@@ -42,7 +42,7 @@ pub enum Event {
 /// routes once per second.
 #[derive(Debug)]
 pub struct Events {
-    /// Sender through which the threads of paths report events.
+    /// Sender that path threads use to report events.
     pub sender: Sender<Event>,
     receiver: Receiver<Event>,
 }

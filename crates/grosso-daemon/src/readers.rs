@@ -1,4 +1,4 @@
-//! Finds out which users can read or write a file, from the mode and the access control list of the file.
+//! Determines from a file's mode and access control list which users can read or write the file.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 

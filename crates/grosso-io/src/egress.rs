@@ -1,5 +1,5 @@
 //! Transmits frames with metadata: segments them and completes checksums as the receiver's features require, and queues
-//! frames for which the receiver has no room.
+//! frames that the receiver has no room for.
 
 use std::collections::VecDeque;
 
@@ -123,7 +123,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Adopts the features of the port. Waiting frames are rebuilt if the port now has fewer features.
+    /// Adopts the port's features. Waiting frames are rebuilt if the port now has fewer features.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);

@@ -366,7 +366,7 @@ const FEW_BYTES: u64 = 128 << 10;
 /// Buffers that have been processed.
 #[derive(Debug, Default)]
 struct Done {
-    /// Buffers to return to the port from which they came.
+    /// Buffers to return to the port that they came from.
     wanted: Vec<PortBuffer>,
 }
 

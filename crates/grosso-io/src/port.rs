@@ -204,7 +204,7 @@ pub enum PortError {
     TooLong {
         /// Length of the frame in bytes.
         len: usize,
-        /// Limit of the port in bytes.
+        /// The port's limit in bytes.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Mapped memory of a guest, to which another program may write at any time.
+//! A guest's mapped memory, which another program may change at any time.
 //!
 //! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
 //! are accessed as atomic words. The payload of a frame is copied once as bytes, so later changes by the guest have no

@@ -32,7 +32,7 @@ pub mod request {
     pub const SET_OWNER: u32 = 3;
     /// Informs the back end that the front end releases ownership of the device.
     pub const RESET_OWNER: u32 = 4;
-    /// Sets the memory table of the guest.
+    /// Sets the guest's memory table.
     pub const SET_MEM_TABLE: u32 = 5;
     /// Sets the dirty log.
     pub const SET_LOG_BASE: u32 = 6;

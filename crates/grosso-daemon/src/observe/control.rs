@@ -1,4 +1,4 @@
-//! The control socket, at which other programs can read the counters of a running program. This module has the server
+//! The control socket, through which other programs can read a running program's counters. This module has the server
 //! and the client.
 //!
 //! Each program listens on its own socket, in a directory that all programs of one user share. The request and the

@@ -36,7 +36,7 @@ pub type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 pub struct ClientBounds {
     /// Maximum time from a client's connection to the last byte of its response.
     pub client_time: Duration,
-    /// Time for which a reading of the data paths is reused.
+    /// Maximum age of a reading of the data paths that is reused.
     pub fresh: Duration,
 }
 

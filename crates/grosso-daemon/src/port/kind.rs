@@ -39,8 +39,8 @@ pub trait PortDevice {
     /// Returns the port to open, which uses `features`; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
-    /// Explains the error with which the kernel refused to open `queues` queues. Returns `None` if this kind of device
-    /// has no better explanation than the text of the error.
+    /// Explains the error that the kernel returned when it refused to open `queues` queues. Returns `None` if this kind
+    /// of device has no better explanation than the error text.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.

@@ -143,7 +143,7 @@ impl PortSpec {
         self.device.port().host().is_some_and(|host| host.expand_acks)
     }
 
-    /// Returns whether packets of the port pass through stages before they reach the path.
+    /// Returns whether the port's packets pass through stages before they reach the path.
     pub fn has_stages(&self) -> bool {
         self.fragments.is_some() || self.esp.is_some()
     }

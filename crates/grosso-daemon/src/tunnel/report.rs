@@ -217,7 +217,7 @@ impl TunnelFacts {
         text
     }
 
-    /// Formats a remote endpoint, with the port at which it receives.
+    /// Formats a remote endpoint, with the port that it receives on.
     fn at_port(&self, remote: IpAddr) -> String {
         match self.udp {
             Some(ports) => SocketAddr::new(remote, ports.destination).to_string(),

@@ -63,7 +63,7 @@ pub struct PacketOptions {
     pub transmit_slots: usize,
     /// Whether to bypass the queueing discipline and send directly to the driver.
     pub qdisc_bypass: bool,
-    /// Whether to receive no frames, because another socket receives the frames of the interface.
+    /// Whether to receive no frames, because another socket receives the interface's frames.
     pub transmit_only: bool,
     /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
@@ -105,7 +105,7 @@ impl Default for PacketOptions {
 #[derive(Debug)]
 pub struct PacketPort {
     name: InterfaceName,
-    /// Socket for queries about the interface. It belongs to the network namespace in which the port was opened.
+    /// Socket for queries about the interface. It belongs to the network namespace that the port was opened in.
     control: Control,
     ring: FairRing,
     /// Memory for frames longer than a slot.
@@ -224,7 +224,7 @@ impl PacketPort {
         }
     }
 
-    /// Reads a whole frame whose slot contains only the start of the frame. `status` is the status of the slot.
+    /// Reads a whole frame whose slot contains only its start. `status` is the slot's status.
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {

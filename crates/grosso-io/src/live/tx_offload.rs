@@ -1,5 +1,5 @@
-//! Transmits to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
-//! that the kernel refuses.
+//! Transmits to a device: writes virtio headers, queues frames that the kernel has no room for, and handles frames that
+//! the kernel refuses.
 
 use std::{
     collections::VecDeque,
@@ -50,7 +50,7 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Sender that prepares frames for a device and queues frames for which the kernel has no room.
+/// Sender that prepares frames for a device and queues frames that the kernel has no room for.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,
@@ -393,7 +393,7 @@ const BY_RARITY: [Features; 5] = [
 
 /// Length in bytes of an Ethernet frame's addresses, which precede the tag or the EtherType.
 const ADDRESSES_LEN: usize = 12;
-/// Maximum number of slices after the first for which the list of slices is built on the stack.
+/// Maximum number of slices, not counting the first, in a list that is built on the stack.
 const REST_FEW: usize = 4;
 /// Maximum number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

@@ -225,7 +225,7 @@ impl Port for XdpPort {
         }
         self.waiting.push(frame);
         if self.waiting.len() >= BATCH {
-            // Frames for which there is no room are kept. There cannot be more of them than chunks.
+            // Frames are kept while there is no room for them. There cannot be more such frames than chunks.
             let _ = self.flush()?;
         }
         Ok(Transmitted::Taken)

@@ -1,4 +1,4 @@
-//! The queues of a data path, each of which has its own thread. The threads work independently, but end together.
+//! The queues of a data path, each on its own thread. The threads work independently, but end together.
 //!
 //! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side scaling use the hash of
 //! the flow. A TUN or TAP device delivers the frames of a flow to the queue that last wrote a frame of this flow. Once
@@ -20,7 +20,7 @@ use grosso_sys::scheduling::{allowed_processors, pin};
 use super::{DataPath, Handle, Snapshot};
 use crate::port::{Port, PortError};
 
-/// Maximum number of queues of a data path, which is the size of the socket map of the AF_XDP program.
+/// Maximum number of queues of a data path, which is the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
 
 /// Options of the threads of a group.

@@ -56,11 +56,10 @@ pub struct RunOptions {
     pub left_to_right: PathOptions,
     /// Direction from the right port to the left port.
     pub right_to_left: PathOptions,
-    /// Time for which the thread busy-polls after the last frame before it sleeps. Busy-polling can be cheaper than a
-    /// wake-up.
+    /// Time to busy-poll after the last frame before the thread sleeps. Busy-polling can be cheaper than a wake-up.
     pub busy_poll: Duration,
-    /// Maximum time to wait on shutdown for the transmit port to have room for held packets. Packets for which there is
-    /// still no room are dropped.
+    /// Maximum time to wait on shutdown for the transmit port to have room for held packets. Packets that it still has
+    /// no room for are dropped.
     pub drain: Duration,
 }
 
@@ -109,7 +108,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct End<L, R> {
-    /// `Ok` if the path was stopped or a port finished, otherwise the error of the port that failed.
+    /// `Ok` if the path was stopped or a port finished, otherwise the error from the port that failed.
     pub result: Result<(), PortError>,
     /// The left port.
     pub left: L,
@@ -173,8 +172,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
         self.shared.handle()
     }
 
-    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets for which
-    /// there is room.
+    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets that there
+    /// is room for.
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and trains are held a little longer.
         let _ = wait_exactly();

@@ -46,7 +46,7 @@ use crate::{
 /// In tunnel mode, packets that this stage encrypted and that come back to be encrypted again are dropped and counted,
 /// as are their fragments ([`LoopGuard`]).
 ///
-/// Encrypting a packet uses up a sequence number. Encrypted packets for which the inner port has no room are therefore
+/// Encrypting a packet uses up a sequence number. Encrypted packets that the inner port has no room for are therefore
 /// queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct EspStage<P: Port> {

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,
-    /// Whether datagrams record the sizes of the fragments in which they arrived.
+    /// Whether datagrams record the sizes of the fragments that they arrived in.
     forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call has returned.

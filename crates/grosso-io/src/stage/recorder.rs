@@ -179,7 +179,7 @@ impl SequenceRecorder {
             }
             #[cfg(unix)]
             Writer::Apart { link, .. } => {
-                // The timeout of the socket was set when the recorder was created.
+                // The socket's timeout was set when the recorder was created.
                 let _ = link.set_nonblocking(false);
                 if self.is_waiting() && self.poll() == RecordState::Waiting {
                     return;

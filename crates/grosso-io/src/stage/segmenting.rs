@@ -107,7 +107,7 @@ impl Segmenting {
         self.mtu = Some(mtu);
     }
 
-    /// Sends a frame, in fragments if it is too long. Packets for which the port has no room are queued here, and no
+    /// Sends a frame, in fragments if it is too long. Packets that the port has no room for are queued here, and no
     /// other frame is accepted until they are sent.
     pub(super) fn transmit(
         &mut self,
@@ -287,7 +287,7 @@ impl Segmenting {
         result
     }
 
-    /// Sends all fragments of one packet, and queues fragments for which the port has no room.
+    /// Sends all fragments of one packet, and queues fragments that the port has no room for.
     fn send(&mut self, mut plan: Fragments<'_>, to: &mut impl Port) -> Result<(), PortError> {
         self.stats.cut += 1;
         self.scratch.resize(plan.packet_len_max(), 0);

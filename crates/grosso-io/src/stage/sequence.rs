@@ -132,7 +132,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Maximum time to wait for the lock of the file.
+/// Maximum time to wait for the file lock.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Pause between attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -174,7 +174,7 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/2";
-/// Upper bound of the length of the file in bytes.
+/// Upper bound on the length of the file in bytes.
 const TEXT_BYTES_MAX: u64 = 256;
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub struct Datagram<'a> {
     /// Length in bytes of each datagram except the last if the kernel is to segment the message (`UDP_SEGMENT`, Linux
     /// 4.18). `None` sends the message as one datagram.
     pub segment_bytes: Option<u16>,
-    /// Source address, for UDP only. `None` uses the address to which the socket is bound; if that is unspecified, the
+    /// Source address, for UDP only. `None` uses the address that the socket is bound to; if that is unspecified, the
     /// kernel selects an address for the route.
     pub source: Option<IpAddr>,
 }

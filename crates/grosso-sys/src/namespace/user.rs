@@ -69,7 +69,8 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns a command with which an administrator can remove the restriction, or `None` if there is no such command.
+    /// Returns a command that an administrator can run to remove the restriction, or `None` if there is no such
+    /// command.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),

@@ -390,7 +390,7 @@ mod tests {
         queue.memory.status(start).store(status, Ordering::Release);
     }
 
-    /// Returns a queue of two blocks. The first contains two packets, the second of which has this header.
+    /// Returns a queue of two blocks. The first contains two packets; `second` is the header of the second one.
     fn queue_with(second: [u8; 48], fields: [usize; 3]) -> BlockQueue {
         let queue = BlockQueue::new(Mapping::anonymous(2 * BLOCK).unwrap(), BLOCK, 10);
         let mapping = &queue.memory.mapping;

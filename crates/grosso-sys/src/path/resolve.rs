@@ -212,7 +212,7 @@ fn walk(
     Ok(Place { directory, name: ".".into(), is_kernel_link: false })
 }
 
-/// Opens the directory at which a path begins.
+/// Opens the directory that a path starts in.
 fn start(path: &[u8]) -> io::Result<OwnedFd> {
     let name = if path.first() == Some(&b'/') { "/" } else { "." };
     Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)

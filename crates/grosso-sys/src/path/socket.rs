@@ -90,7 +90,7 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();
     let place = Place::of(path, Last::Keep)?;
-    // The kernel gives the file the mode of the socket, restricted by the umask.
+    // The kernel gives the file the socket's mode, restricted by the umask.
     fchmod(socket, Mode::from_raw_mode(mode))?;
     let is_own = control(path)? == Controller::Own;
     let address = match kind == SocketType::DGRAM || is_own {

@@ -120,7 +120,7 @@ impl Role {
         }
     }
 
-    /// Returns the argument values with which a call fails instead of ending the program.
+    /// Returns the argument values that make a call fail instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,

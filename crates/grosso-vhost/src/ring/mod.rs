@@ -65,7 +65,7 @@ pub enum Base {
     /// Position from a front end, which may not know how far a previous device got before it died. For a packed ring,
     /// the position is determined from the ring itself instead.
     Told(u32),
-    /// Position at which this device left the ring.
+    /// Position that this device had reached when it stopped using the ring.
     Left(u32),
 }
 

@@ -225,8 +225,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Finds the entry at which to continue after a previous device, which may have died at any time. If it died while
-/// marking a frame, adds the missing marks.
+/// Finds the entry to continue with after a previous device, which may have died at any time. If it died while marking
+/// a frame, adds the missing marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();

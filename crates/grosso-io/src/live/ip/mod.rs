@@ -83,8 +83,8 @@ impl IpOptions {
 /// `CAP_NET_RAW`.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received
-/// as they arrived, from any interface. The kernel builds the header of a transmitted IPv4 packet, with the
-/// destination, protocol, traffic class, TTL and DF bit of the frame. IPv6 headers are sent unchanged.
+/// as they arrived, from any interface. The kernel builds the header of a transmitted IPv4 packet, with the frame's
+/// destination, protocol, traffic class, TTL and DF bit. IPv6 headers are sent unchanged.
 ///
 /// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would receive them without
 /// the segment size. A packet socket also receives packets that this host's firewall drops later, and fragments, which
@@ -169,7 +169,7 @@ impl IpPort {
         Ok(Self { port })
     }
 
-    /// Returns the name of the port for messages, for example `ip 192.0.2.1`.
+    /// Returns the port's name for messages, for example `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()

@@ -331,7 +331,7 @@ fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
 }
 
-/// Interval between queries of the path MTU, in nanoseconds. A query takes about ten system calls per path.
+/// Interval between path MTU queries, in nanoseconds. A query takes about ten system calls per path.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 /// Interval between checks for messages and replies, in nanoseconds. A check takes one system call if there is nothing
 /// to read.
@@ -340,11 +340,9 @@ const READ_AGAIN_NS: u64 = 10_000_000;
 const MESSAGES_MAX: usize = 64;
 /// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Time in nanoseconds for which long packets are recorded after a message. It is long enough for several
-/// retransmissions.
+/// Time in nanoseconds to record long packets after a message. It is long enough for several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
-/// Time in nanoseconds for which a proven message remains valid; the same as in the kernel
-/// (`net.ipv6.route.mtu_expires`).
+/// Lifetime of a proven message in nanoseconds, the same as in the kernel (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]

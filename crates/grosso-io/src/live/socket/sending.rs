@@ -465,7 +465,7 @@ mod tests {
 
     use super::*;
 
-    /// Error codes of Linux.
+    /// Linux error codes.
     const EIO: i32 = 5;
     const EAGAIN: i32 = 11;
     const ENETDOWN: i32 = 100;

@@ -191,7 +191,7 @@ impl UdpPort {
         Ok(Self { port })
     }
 
-    /// Returns the name of the port for messages, for example `udp 192.0.2.1:4789`.
+    /// Returns the port's name for messages, for example `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()
@@ -266,7 +266,7 @@ impl Sockets for UdpSockets {
         self.receiver.as_fd()
     }
 
-    /// Returns the index of the socket whose part of the port range contains the source port.
+    /// Returns the index of the socket that is responsible for the source port.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;

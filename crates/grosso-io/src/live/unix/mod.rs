@@ -65,9 +65,9 @@ pub enum UnixRole {
     },
     /// The port connects to a peer that listens.
     Connect {
-        /// Path of the socket to which the peer sends datagrams. It is not used for a stream.
+        /// Path of the socket that the peer sends datagrams to. It is not used for a stream.
         local: Option<PathBuf>,
-        /// Permissions of the file of the socket at `local`.
+        /// Permissions of the socket file at `local`.
         mode: u32,
     },
 }
@@ -144,7 +144,7 @@ impl UnixPort {
         })
     }
 
-    /// Returns the path of the socket with the prefix `unix:`.
+    /// Returns the socket's path with the prefix `unix:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

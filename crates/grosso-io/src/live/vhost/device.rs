@@ -337,7 +337,7 @@ impl Wire for VhostDevice {
                 }
             }
         }
-        // The frame is lost if every buffer of the guest is invalid, or if the guest creates endless work.
+        // The frame is lost if all of the guest's buffers are invalid, or if the guest creates endless work.
         self.stats.count(VhostEvent::RingUnsteady);
         Ok(())
     }
@@ -383,8 +383,8 @@ impl Patience {
     }
 }
 
-/// Maximum number of polls of an empty ring. They take about 20 microseconds, in which a running driver can send a
-/// batch.
+/// Maximum number of polls of an empty ring. They take about 20 microseconds, long enough for a running driver to send
+/// a batch.
 const LOOKS_MAX: u16 = 128;
 /// Number of sleeps per trial: one sleep out of this many is delayed as a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
@@ -396,7 +396,7 @@ const MESSAGES_MAX: usize = 64;
 const FAULTS_MAX: usize = 64;
 /// Maximum number of descriptors read for one frame: those of the longest ring, plus the maximum for a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
-/// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
+/// Maximum time in nanoseconds that a frame waits if there are buffers, but too few. It is much longer than a running
 /// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Maximum number of times that a frame is retried because the driver has added entries in the meantime. By then, even

@@ -116,7 +116,7 @@ impl VhostPort {
         })
     }
 
-    /// Returns the path of the socket with the prefix `vhost-user:`.
+    /// Returns the socket's path with the prefix `vhost-user:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

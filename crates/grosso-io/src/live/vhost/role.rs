@@ -182,7 +182,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the rings from which the port receives frames.
+    /// Returns the direction of the rings that the port receives frames from.
     pub(super) fn incoming(&self) -> Way {
         match self {
             Self::Device(_) => Way::FromGuest,
@@ -190,7 +190,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the rings to which the port sends frames.
+    /// Returns the direction of the rings that the port sends frames to.
     pub(super) fn outgoing(&self) -> Way {
         match self {
             Self::Device(_) => Way::ToGuest,

@@ -1,4 +1,4 @@
-//! A port that puts frames into a tunnel. The frames of this port are the inner frames of the tunnel.
+//! A port that sends its frames through a tunnel. The port's frames are the tunnel's inner frames.
 
 mod decap;
 mod forwarding;
@@ -118,7 +118,7 @@ impl TunnelOptions {
 /// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets enter the tunnel again.
 /// The stage drops and counts looping packets and their fragments ([`LoopGuard`]).
 ///
-/// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
+/// Packets that the inner port has no room for are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct TunnelStage<P: Port> {
     port: P,
@@ -134,7 +134,7 @@ pub struct TunnelStage<P: Port> {
     mtu_min: Option<usize>,
     /// Effective MTU.
     mtu: TunnelMtu,
-    /// Path MTUs of the inner port from which the effective MTU was derived.
+    /// Path MTUs of the inner port that the effective MTU was derived from.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
     /// Headers of a frame to send.

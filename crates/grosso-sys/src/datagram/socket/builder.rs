@@ -160,7 +160,7 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets whether received UDP messages report the local address to which they were sent (`IP_PKTINFO`,
+    /// Sets whether received UDP messages report the local address that they were sent to (`IP_PKTINFO`,
     /// `IPV6_RECVPKTINFO`).
     #[must_use]
     pub const fn reports_local(mut self, on: bool) -> Self {
