@@ -137,7 +137,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Copies bytes that were read ahead into `room` until it is full, and returns their number.
+    /// Copies bytes that were read ahead into `room` until it is full, and returns the number of bytes copied.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();

@@ -191,7 +191,7 @@ pub struct Impair<P: Port> {
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     stats: ImpairStats,
 }

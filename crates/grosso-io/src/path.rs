@@ -234,7 +234,7 @@ impl Direction {
         self.hand_back(from, to)
     }
 
-    /// Delivers the trains whose hold time is over.
+    /// Delivers the trains whose hold time has expired.
     ///
     /// # Errors
     /// Returns an error if a port has failed.

@@ -52,8 +52,8 @@ pub trait Port {
     /// Returns an error if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Returns the time at which the port next has internal work, for example the arrival of a delayed frame, in the
-    /// caller's nanoseconds.
+    /// Returns the time of the port's next internal work, for example the delivery of a delayed frame, in the caller's
+    /// nanoseconds.
     fn deadline(&self) -> Option<u64> {
         None
     }

@@ -189,8 +189,8 @@ impl DriverRing {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of the frame in a slot, but only if it has changed: an unmodified cache line stays in the
-    /// caches of both sides.
+    /// Writes the length of the frame in a slot, but only if it has changed: an unmodified cache line stays in both
+    /// sides' caches.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);

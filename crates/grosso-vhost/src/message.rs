@@ -60,7 +60,7 @@ pub mod request {
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
-/// Bit in the payload of a ring message that means that no descriptor is passed.
+/// Payload bit in a ring message that means that no descriptor is passed.
 const NO_FILE: u64 = 1 << 8;
 
 impl Message {

@@ -8,7 +8,7 @@ use grosso_sys::packet::{ReceiveRing, RingFrame};
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,
     fair: Option<Box<FairShare>>,
-    /// Number of frames of greedy flows that were dropped.
+    /// Number of dropped frames from greedy flows.
     pub(super) shed: u64,
     /// Number of frames to receive before the next check of the reserve.
     until_look: usize,
@@ -37,7 +37,7 @@ impl FairRing {
         fair.shed(kept, now_ns);
     }
 
-    /// Returns the next frame that was not selected to be dropped.
+    /// Returns the next frame that was not selected for dropping.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {

@@ -160,7 +160,7 @@ pub(super) const BATCH: usize = 64;
 const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;
-/// Upper bound of the number of bytes that the kernel reserves in a slot.
+/// Upper bound on the number of bytes that the kernel reserves in a slot.
 const SLOT_HEADER_BYTES: usize = 64;
 /// Minimum slot length in bytes, for the usual Ethernet MTU.
 const SLOT_BYTES_MIN: usize = 1664;

@@ -28,7 +28,7 @@ pub(crate) trait Wire {
     /// Sends one frame from its parts.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends frames from the front of the queue and returns the number of frames sent. An error concerns the first
+    /// Sends frames from the front of the queue and returns the number of frames sent. An error applies to the first
     /// frame.
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
         let Some(first) = frames.front() else { return Ok(0) };
@@ -72,7 +72,7 @@ pub(crate) struct TxOffload {
 
 /// A frame that is ready to be sent, with its first bytes in [`TxOffload::head`].
 struct Prepared {
-    /// Number of bytes of the first slice that were copied to `head`.
+    /// Number of bytes that were copied from the first slice to `head`.
     copied: usize,
     /// The metadata of the frame as sent.
     meta: Meta,

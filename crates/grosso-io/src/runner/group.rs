@@ -23,7 +23,7 @@ use crate::port::{Port, PortError};
 /// Maximum number of queues of a data path, which is the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
 
-/// Options of the threads of a group.
+/// Options for the threads of a group.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOptions {
     /// CPUs for the paths: path `n` is pinned to CPU `processors[n % processors.len()]`. If the list is empty, the

@@ -74,7 +74,7 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     /// Filter that drops packets that this stage itself has encrypted; used in tunnel mode.
     own: Option<OwnPackets>,

@@ -25,7 +25,7 @@ pub(super) struct Joining {
     /// Frames beyond the number requested. They occur only with
     /// [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual), where one fragment can release others.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
 }
 

@@ -30,7 +30,7 @@ const TAKEN: u32 = 1 << 27;
 /// Number and size of the blocks of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Length of a block in bytes, a multiple of the page size. A packet that does not fit into an empty block is
+    /// Length of a block in bytes, a multiple of the page size. A packet that does not fit in an empty block is
     /// truncated.
     pub block_bytes: usize,
     /// Number of blocks.
@@ -41,7 +41,7 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// Returns the number of Ethernet frames of `packet_bytes` bytes that fit into a block if each has a virtio header.
+    /// Returns the number of Ethernet frames of `packet_bytes` bytes that fit in a block if each has a virtio header.
     #[must_use]
     pub fn packets_per_block(block_bytes: usize, packet_bytes: usize) -> usize {
         let each = packet_bytes.saturating_add(PACKET_OVERHEAD_BYTES);

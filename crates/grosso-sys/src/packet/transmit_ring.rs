@@ -74,7 +74,7 @@ impl TransmitRing {
     /// call, and returns the number sent. Fewer are sent if the ring is full, a packet is too long for a slot, or the
     /// kernel rejects one or has no room: call again with the next packet to get its error.
     ///
-    /// Packets for which the kernel had no room stay in their slots. The next call must begin with the same packets: it
+    /// Packets that the kernel had no room for stay in their slots. The next call must begin with the same packets: it
     /// offers them again without copying them. Until then `poll(2)` reports the socket as writable only when the kernel
     /// has room for them, and a call before that sends no packet and reports that it would block.
     ///

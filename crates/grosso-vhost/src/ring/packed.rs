@@ -250,10 +250,10 @@ fn find(parts: &PackedParts) -> Cursor {
 /// Returns the next entry to take, which is the first entry after the used entries.
 ///
 /// The flags of each descriptor show in which of two laps it was made available, and whether it was used in that lap.
-/// Starting with the oldest descriptor, the ring contains used descriptors of one lap, used descriptors of the next
+/// Starting with the oldest descriptor, the ring contains used descriptors from one lap, used descriptors from the next
 /// lap, and then available descriptors. A driver writes the first descriptor of a chain last. Until then, the oldest
-/// descriptor is followed by descriptors of a further lap. A chain that is as long as the ring looks like missing marks
-/// while the driver writes it; shorter chains do not.
+/// descriptor is followed by descriptors from a further lap. A chain that is as long as the ring looks like missing
+/// marks while the driver writes it; shorter chains do not.
 fn locate(parts: &PackedParts) -> Cursor {
     let size = parts.size();
     let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();

@@ -338,7 +338,7 @@ const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 const READ_AGAIN_NS: u64 = 10_000_000;
 /// Maximum number of messages read at once. The kernel keeps further messages in the socket's buffer.
 const MESSAGES_MAX: usize = 64;
-/// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
+/// Number of bytes read from a message: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
 /// Time in nanoseconds to record long packets after a message. It is long enough for several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;

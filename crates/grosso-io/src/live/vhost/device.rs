@@ -41,8 +41,8 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// Whether notifications of frames and of room, respectively, are enabled. A descriptor becomes ready only while
-    /// its notifications are enabled.
+    /// Whether notifications are enabled, for frames and for room. A descriptor becomes ready only while its
+    /// notifications are enabled.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,

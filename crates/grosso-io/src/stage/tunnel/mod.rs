@@ -145,7 +145,7 @@ pub struct TunnelStage<P: Port> {
     slices: Vec<&'static [u8]>,
     /// Packets of segmented superframes that exceed the number of frames requested.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     /// Number of superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
