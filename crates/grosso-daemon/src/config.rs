@@ -85,7 +85,7 @@ impl Config {
         Ok(())
     }
 
-    /// Parses a configuration text. Relative paths of profiles are relative to `folder`.
+    /// Parses a configuration text. Relative profile paths are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| match belongs_elsewhere(&error) {
@@ -104,8 +104,8 @@ impl Config {
     }
 }
 
-/// Returns a message if the file has a key with the name of an option of `grosso bridge`, or a key that belongs in the
-/// table of a port.
+/// Returns a message if the file has a key with the name of an option of `grosso bridge`, or a key that belongs in a
+/// port's table.
 fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
@@ -345,7 +345,7 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     }
 }
 
-/// A path name that is short and plain enough for the labels of counters and for messages.
+/// A path name that is short and plain enough for counter labels and messages.
 #[derive(Clone, Debug)]
 pub struct PathName(pub String);
 

@@ -116,8 +116,8 @@ pub fn privilege(missing: &[&str]) -> String {
     format!("run it with sudo, or: sudo {}", setcap(missing, &capabilities()))
 }
 
-/// Returns the `setcap` command that adds capabilities to the file of this program. The command also names the
-/// capabilities that the file already has, because `setcap` replaces them all.
+/// Returns the `setcap` command that adds capabilities to this program's file. The command also names the capabilities
+/// that the file already has, because `setcap` replaces them all.
 pub fn setcap(missing: &[&str], held: &[&str]) -> String {
     let names: BTreeSet<_> = held.iter().chain(missing).map(|name| format!("cap_{name}")).collect();
     let names: Vec<_> = names.into_iter().collect();

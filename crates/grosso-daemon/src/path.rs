@@ -64,7 +64,7 @@ pub struct Polling {
 }
 
 impl Polling {
-    /// Range of frames per poll. The largest poll occupies half of the slots of the default ring.
+    /// Range of frames per poll. The largest poll occupies half of the default ring's slots.
     pub const BUDGETS: RangeInclusive<u16> = 1..=1024;
     /// Maximum busy-poll time, in nanoseconds; the kernel's documentation suggests 50 us for `net.core.busy_poll`.
     pub const BUSY_NS_MAX: u64 = 1_000_000_000;

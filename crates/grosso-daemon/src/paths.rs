@@ -224,7 +224,7 @@ impl Paths {
         })
     }
 
-    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets. Such
+    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets. The
     /// reasons are devices that are down, devices that another program uses, features that are disabled because another
     /// feature is off, and tunnels whose path MTU is not probed.
     pub fn notes(&self) -> Vec<String> {

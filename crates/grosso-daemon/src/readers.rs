@@ -56,7 +56,7 @@ fn is_for(list: &[u8], user: u32) -> bool {
 const OTHERS: u32 = 0o077;
 /// Maximum length of a list that is read, in bytes: fifteen entries.
 const LIST_BYTES_MAX: usize = 4 + 15 * 8;
-/// Version of the format of access control lists.
+/// Format version of access control lists.
 const VERSION: u32 = 2;
 /// Tags of entries in an access control list.
 const OWNER: u16 = 1;

@@ -110,7 +110,8 @@ impl FragmentsSpec {
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
         options.forwards = mode == Some(FragmentsMode::Forward);
         let is_virtual = mode == Some(FragmentsMode::Virtual);
-        // Both other modes copy the data, because a device must not run out of buffers while fragments are missing.
+        // `Local` and `Forward` copy the data, so that a device does not run out of buffers while fragments are
+        // missing.
         let mut rules =
             ReassemblyRules::new(if is_virtual { Buffers::Virtual } else { Buffers::Coalesce });
         let limits = &mut rules.limits;
@@ -438,7 +439,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // The check of the other options does not depend on the key.
+        // The other options can be checked with any key.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;

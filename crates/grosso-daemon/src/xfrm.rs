@@ -39,7 +39,7 @@ struct State<'a> {
 /// The settings and keys of a port that is an endpoint of two associations.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EspEnd {
-    /// Lines of the table `esp` of a configuration file, except those that name files.
+    /// Lines of a configuration file's `esp` table, except those that name files.
     pub table: String,
     /// Text of a key file.
     pub keys: Zeroizing<String>,

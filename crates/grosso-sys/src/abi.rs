@@ -358,7 +358,7 @@ pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(crate) const NLA_F_NESTED: u16 = 1 << 15;
 pub(crate) const ETHTOOL_GENL_VERSION: u8 = 1;
 pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
-/// Header attribute, the first of every message of the family.
+/// Header attribute, the first in every message of the family.
 pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
 pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 /// First attribute after the header. The others follow in the order of `struct ethtool_coalesce`.

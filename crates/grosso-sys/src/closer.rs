@@ -57,7 +57,7 @@ fn hand_over(number: RawFd) -> bool {
     let Some(queue) = QUEUE.get() else { return false };
     WAITING.fetch_add(1, Ordering::Relaxed);
     // The pipe has room for many times the number of descriptors that may wait. If it is full or the thread is gone,
-    // the descriptor stays open: that only occupies an entry of the descriptor table, while waiting would block the
+    // the descriptor stays open: that only occupies an entry in the descriptor table, while waiting would block the
     // path.
     let _ = rustix::io::write(queue, &number.to_ne_bytes());
     true

@@ -239,7 +239,7 @@ impl Control {
     }
 }
 
-/// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
+/// Writes an interface attribute in sysfs, below `/sys/class/net/<name>/`.
 ///
 /// The mounted sysfs must belong to the interface's namespace; see [`crate::namespace`].
 ///

@@ -81,7 +81,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in the first usable directory of `folders`.
+    /// Listens in the first usable directory in `folders`.
     ///
     /// # Errors
     /// Fails if no directory is usable, with the error for the last directory.
@@ -154,7 +154,7 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Returns the first usable directory of `folders`; a missing directory is created.
+/// Returns the first usable directory in `folders`; a missing directory is created.
 ///
 /// # Errors
 /// Fails if no directory is usable, with the error for the last directory.
@@ -172,9 +172,9 @@ pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     Err(refusal)
 }
 
-/// Returns the directories of sockets, in order of preference: the user's session directory, the system directory, and
-/// the user's own directory in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`,
-/// only that directory is used.
+/// Returns the socket directories, in order of preference: the user's session directory, the system directory, and the
+/// user's own directory in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`, only
+/// that directory is used.
 pub fn folders() -> Vec<PathBuf> {
     let is_absolute = |folder: &PathBuf| folder.is_absolute();
     // The variable may name several directories, separated by colons.
@@ -300,7 +300,7 @@ pub fn understand(reply: &[u8]) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// Returns the same device of the same program in an earlier reading, and the time of that reading.
+/// Returns the same device of the same program from an earlier reading, and the time of that reading.
 pub fn earlier<'a>(
     before: &'a [Answer],
     pid: u32,

@@ -36,7 +36,7 @@ pub type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 pub struct ClientBounds {
     /// Maximum time from a client's connection to the last byte of its response.
     pub client_time: Duration,
-    /// Maximum age of a reading of the data paths that is reused.
+    /// Maximum age of a cached reading of the data paths.
     pub fresh: Duration,
 }
 

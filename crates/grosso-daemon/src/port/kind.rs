@@ -107,12 +107,12 @@ pub trait PortDevice {
         Vec::new()
     }
 
-    /// Returns whether the threads of the path create sockets, in order to reconnect.
+    /// Returns whether the path's threads create sockets, in order to reconnect.
     fn makes_sockets(&self) -> bool {
         false
     }
 
-    /// Returns whether the threads of the path share memory with a VM.
+    /// Returns whether the path's threads share memory with a VM.
     fn shares_memory(&self) -> bool {
         false
     }
@@ -165,7 +165,7 @@ pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
 /// Settings of a host behind a TUN or TAP device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Whether the host of the device terminates all TCP that it receives from the device, and forwards none.
+    /// Whether the host behind the device terminates all TCP that it receives from the device, and forwards none.
     pub terminates: bool,
     /// Whether each acknowledgment that the host sends for a train is expanded into one acknowledgment per packet.
     pub expand_acks: bool,

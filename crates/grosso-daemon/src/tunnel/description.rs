@@ -108,7 +108,7 @@ impl Description {
             && self.remotes().any(meets)
     }
 
-    /// Returns whether both tunnels receive at the same UDP port of the same address, which only one socket can use.
+    /// Returns whether both tunnels receive on the same UDP port at the same address, which only one socket can use.
     pub fn shares_port(&self, other: &Self) -> bool {
         let port = |end: &Endpoint| end.udp().map(|udp| (end.local, udp.destination));
         let own = port(&self.endpoint);

@@ -170,7 +170,7 @@ pub(super) fn link_address(address: &[u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Parses pairs of addresses, each pair as one text or two.
+/// Parses pairs of addresses, each pair given as one string or two.
 fn entries(texts: &[&str]) -> Option<Vec<([u8; 6], IpAddr)>> {
     let mut words = texts.iter().flat_map(|text| text.split_whitespace());
     let mut entries = Vec::new();

@@ -213,7 +213,7 @@ impl SequenceRecorder {
     }
 }
 
-/// Records requested numbers in the file of these keys until the other side disconnects. Run it in a thread that may
+/// Records requested numbers in the file for these keys until the other side disconnects. Run it in a thread that may
 /// wait for the disk.
 #[cfg(unix)]
 pub fn record(file: File, keys: u128, mut link: UnixStream) {

@@ -91,7 +91,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option whose value is one or several numbers. Numbers that the kernel does not write are 0.
+/// Reads an option whose value is one or more numbers. Numbers that the kernel does not write are 0.
 pub(crate) fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,

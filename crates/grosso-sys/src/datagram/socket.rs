@@ -296,7 +296,7 @@ impl DatagramSocket {
     /// Returns the control messages that set properties of the datagram to values other than the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        // For a socket with both families, the destination determines the family.
+        // For a socket that supports both families, the destination determines the family.
         let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;

@@ -157,7 +157,7 @@ pub fn set_coalesce(
     exchange(control, name, command).map(|_| ())
 }
 
-/// Returns the number of descriptors in the rings of a device.
+/// Returns the number of descriptors in a device's rings.
 ///
 /// # Errors
 ///
@@ -168,7 +168,7 @@ pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     Ok(Rings { receive_max, transmit_max, receive, transmit })
 }
 
-/// Sets the number of descriptors of a device's rings; ignores the maximum fields.
+/// Sets the number of descriptors in a device's rings; ignores the maximum fields.
 ///
 /// # Errors
 ///

@@ -13,8 +13,8 @@ use crate::interface::{Control, Guarded, InterfaceName};
 /// counters.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Returns the name and value of each counter of the driver, as `ethtool -S` shows them. The list is empty if the
-/// driver has no counters.
+/// Returns the name and value of each driver counter, as `ethtool -S` shows them. The list is empty if the driver has
+/// no counters.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(St
     Ok(names.into_iter().zip(counters.iter().map(|bytes| u64::from_ne_bytes(*bytes))).collect())
 }
 
-/// Returns the names of a string set, in order; an unused position has an empty name.
+/// Returns the names in a string set, in order; an unused position has an empty name.
 pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Result<Vec<String>> {
     let count = count(control, name, set)?;
     if count == 0 {

@@ -34,7 +34,7 @@ pub fn isolate_process_user() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the user of the process the owner of its files in `/proc`. The files of a program with file capabilities
+/// Makes the process's user the owner of the process's files in `/proc`. The files of a program with file capabilities
 /// belong to root, so only root may map the users of such a program.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)

@@ -61,7 +61,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Sets the number of transmit queues and the number of receive queues of a new link to `queues` each.
+    /// Sets both the number of transmit queues and the number of receive queues of a new link to `queues`.
     pub fn queues(mut self, queues: u32) -> Self {
         self.queues = Some(queues);
         self
@@ -335,7 +335,7 @@ impl Netlink {
     }
 
     /// Returns all links of the namespace, ordered by index. Omits links whose name is not a valid [`InterfaceName`],
-    /// because no function of this crate could accept the name.
+    /// because no function in this crate could accept the name.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A table of all keywords: the spelling, the types that have the keyword, the values, and the conversion to settings
-//! of a tunnel and back.
+//! A table of all keywords: the spelling, the types that have the keyword, the values, and the conversion to tunnel
+//! settings and back.
 //!
 //! | module | keywords |
 //! |---|---|

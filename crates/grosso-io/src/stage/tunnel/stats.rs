@@ -185,7 +185,7 @@ impl TunnelStageStats {
     }
 }
 
-/// Adds the counters of the encapsulator of one remote endpoint.
+/// Adds the encapsulator counters of one remote endpoint.
 pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     total.frames += more.frames;
     total.packets += more.packets;

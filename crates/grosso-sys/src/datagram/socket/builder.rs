@@ -185,7 +185,7 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        // A raw socket has a protocol in place of the port, and supports one address family only.
+        // A raw socket has a protocol in place of the port, and supports only one address family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, !self.dual_stack)?;
         }
