@@ -20,7 +20,7 @@ impl FairRing {
         Self { ring, fair, shed: 0, until_look: 0 }
     }
 
-    /// If only the ring's reserve is free, selects frames to drop so that the reserve remains free.
+    /// Selects frames to drop if only the ring's reserve is free, to keep the reserve free.
     pub(super) fn relieve(&mut self, now_ns: u64) {
         if self.until_look > 0 {
             return;

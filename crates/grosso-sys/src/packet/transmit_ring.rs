@@ -122,7 +122,7 @@ impl TransmitRing {
     fn holds(&self, packets: &[&[IoSlice<'_>]]) -> bool {
         packets.iter().take(self.waiting).enumerate().all(|(distance, packet)| {
             let slot = self.memory.after(self.next, distance);
-            // SAFETY: a waiting slot has been offered to the kernel, which only reads it, and only during `kick`.
+            // SAFETY: a waiting slot has been offered to the kernel, which reads it only during `kick`.
             let length = unsafe { self.memory.bytes(slot, abi::PACKET_RING_LENGTH) };
             let bytes: usize = packet.iter().map(|part| part.len()).sum();
             length == (bytes as u32).to_ne_bytes()

@@ -266,7 +266,7 @@ impl Sockets for UdpSockets {
         self.receiver.as_fd()
     }
 
-    /// Returns the index of the socket that is responsible for the source port.
+    /// Returns the index of the socket whose share of the port range contains the source port.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;

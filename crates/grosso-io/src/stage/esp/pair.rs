@@ -78,10 +78,10 @@ impl Pair {
     }
 
     /// Requests that the numbers of received packets be recorded. If recording takes time, further numbers are recorded
-    /// ahead of their packets, so that a steady stream does not have to wait. The count is a multiple of the number of
-    /// packets that arrive during a request or, up to the default, the number of packets that have arrived so far.
-    /// After a crash, packets whose numbers were recorded ahead are rejected, and their content must be retransmitted;
-    /// for a quiet peer, only a few numbers are therefore recorded ahead.
+    /// ahead of their packets, so that a steady stream does not have to wait. Their count is the larger of two values:
+    /// 16 times the number of packets that arrive during a request, and, up to the default, the number of packets that
+    /// arrived since the file was last exact. After a crash, packets whose numbers were recorded ahead are rejected,
+    /// and their content must be retransmitted; for a quiet peer, only a few numbers are therefore recorded ahead.
     pub(super) fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
