@@ -113,7 +113,7 @@ pub struct RunningPath {
     pub right: String,
     /// Interfaces that a path of another program uses too.
     pub shared: Vec<String>,
-    /// Whether the note that the tunnel dropped one of its own packets has been printed.
+    /// Whether a note has been printed that the tunnel dropped one of its own packets.
     pub(super) has_looped: bool,
     /// Route that leads back into the path's tunnel, as last reported to the user.
     pub(super) route_loop: Option<RouteLoop>,

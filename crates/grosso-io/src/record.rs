@@ -377,7 +377,7 @@ impl Target {
         }
     }
 
-    /// Returns how many of the first frames in `frames` fit into the capture before it reaches its limit.
+    /// Returns how many of the first frames in `frames` fit in the capture before it reaches its limit.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

@@ -64,7 +64,7 @@ pub fn claim(name: &str) -> io::Result<Claim> {
     Ok(Claim::Doubtful { user: None })
 }
 
-/// Returns the user who created the socket of an abstract name, or `None` if the name is free.
+/// Returns the user who created the socket with an abstract name, or `None` if the name is free.
 fn owner(name: &str) -> io::Result<Option<u32>> {
     let mut named = vec![0];
     named.extend_from_slice(name.as_bytes());

@@ -412,7 +412,7 @@ impl Place {
     }
 }
 
-/// Number of bytes that are prefetched, for a virtio header and the packet headers after it.
+/// Number of bytes to prefetch: a virtio header and the packet headers after it.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
 /// Cache line size in bytes.
@@ -434,7 +434,7 @@ mod tests {
     /// Length of a PC's memory below the device address range; not a multiple of the huge page size.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Returns memory with two regions that share a file in huge pages. If no huge pages are available, prints a
+    /// Returns memory with two regions that share a file backed by huge pages. If no huge pages are available, prints a
     /// message and returns `None`.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;

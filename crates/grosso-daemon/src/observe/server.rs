@@ -349,7 +349,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            // Descriptors from clients are refused: none is needed, and closing one may block.
+            // Refuse descriptors from clients: they are never needed, and closing one may block.
             Self::Control(stream) => {
                 Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
             }

@@ -143,7 +143,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(value("rx_gro_packets_tcp6"), 1);
     assert_eq!(value("rx_gro_wire_packets_tcp6"), 5);
 
-    // Each train was flushed for one reason, and each packet outside trains has one reason too.
+    // Every train has one flush reason, and every packet outside a train has one reason too.
     let stats = path.queues[0].coalesced_to_right.as_ref().unwrap();
     let closed: u64 = stats.closed.iter().sum();
     assert!(closed > 3 && value("rx_gro_flush_tcp_sequence_ahead") > 0);

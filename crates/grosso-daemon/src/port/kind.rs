@@ -53,7 +53,7 @@ pub trait PortDevice {
         Features::ALL
     }
 
-    /// Checks that the options of the device are compatible.
+    /// Checks that the device's options are compatible.
     ///
     /// # Errors
     /// The message says which option is wrong.

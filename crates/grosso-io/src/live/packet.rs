@@ -421,8 +421,8 @@ fn layout_of(mtu: usize) -> RingLayout {
     RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
-/// Returns the features that the virtio header of a packet socket can express. The header has no fields for tunnels
-/// (rule V21).
+/// Returns the features that a packet socket's virtio header can express. The header has no fields for tunnels (rule
+/// V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;

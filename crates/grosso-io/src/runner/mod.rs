@@ -311,7 +311,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
 }
 
 impl Snapshot {
-    /// Creates a snapshot from the counters of both directions, of the left and the right port, and of the thread.
+    /// Creates a snapshot from the counters of both directions, both ports, and the thread.
     #[inline(never)]
     fn new(
         [there, back]: [(&DirectionStats, Option<&CoalesceStats>); 2],

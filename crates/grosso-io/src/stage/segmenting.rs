@@ -135,8 +135,8 @@ impl Segmenting {
         self.outbox.flush(to)
     }
 
-    /// Returns whether each packet of a frame fits the MTU and did not arrive in fragments. The length alone decides
-    /// for nearly all frames, so it is checked before the headers.
+    /// Returns whether each packet of a frame fits the MTU and did not arrive in fragments. For nearly all frames, the
+    /// length alone gives the answer, so it is checked before the headers.
     fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         if meta.fragmented.is_some() {
             return false;

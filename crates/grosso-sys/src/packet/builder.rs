@@ -275,7 +275,7 @@ impl PacketSocketBuilder {
     }
 }
 
-/// `struct sockaddr_ll` for binding: one interface, or all, and every protocol or none.
+/// `struct sockaddr_ll` for binding to one interface or to all, with every protocol or none.
 struct LinkAddress(libc::sockaddr_ll);
 
 impl LinkAddress {

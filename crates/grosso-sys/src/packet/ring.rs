@@ -176,7 +176,7 @@ impl RingMemory {
         self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
-    /// Returns a range of bytes of a slot.
+    /// Returns a range of bytes in a slot.
     ///
     /// # Safety
     ///
@@ -190,7 +190,7 @@ impl RingMemory {
         unsafe { self.mapping.slice_unchecked(range) }
     }
 
-    /// Returns bytes of a slot for writing.
+    /// Returns bytes in a slot for writing.
     ///
     /// # Safety
     ///

@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 pub enum Role {
     /// Thread that moves packets between open devices.
     Data,
-    /// Thread that does the work of [`Role::Data`] and also reconnects to the socket of another program.
+    /// Thread that does the work of [`Role::Data`] and also reconnects to another program's socket.
     Connecting,
     /// Thread that does the work of [`Role::Connecting`] and also maps the memory of a virtual machine or creates
     /// memory to share.

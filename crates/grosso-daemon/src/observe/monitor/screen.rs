@@ -259,7 +259,7 @@ const TITLE_ROWS: u16 = 1;
 const HEAD_ROWS: u16 = 2;
 /// Number of devices that stay visible above the details.
 const DEVICE_ROWS: usize = 4;
-/// Number of rows of the details: two plots, four lines of reasons and a border.
+/// Number of rows for the details: two plots, four lines of reasons and a border.
 const DETAIL_ROWS: u16 = 12;
 const REASON_ROWS: u16 = 6;
 /// Width of the labels next to plots.

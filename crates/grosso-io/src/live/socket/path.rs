@@ -65,7 +65,8 @@ struct Belief {
 }
 
 impl Paths {
-    /// Creates the paths from an address of this host to remote addresses of the same family. `probes` enables probing.
+    /// Creates the paths from one of this host's addresses to remote addresses of the same family. `probes` enables
+    /// probing.
     pub(in crate::live) fn new(
         local: IpAddr,
         remotes: &[IpAddr],

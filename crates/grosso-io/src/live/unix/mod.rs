@@ -165,7 +165,7 @@ impl UnixPort {
         }
     }
 
-    /// Returns whether to copy a frame into a batch. A system call for each short frame of a stream costs more than a
+    /// Returns whether to copy a frame into a batch. A system call for each short frame in a stream costs more than a
     /// copy; a datagram always needs a system call.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();

@@ -44,7 +44,7 @@ pub(super) struct VhostDevice {
     /// Whether notifications are enabled, for frames and for room. A descriptor becomes ready only while its
     /// notifications are enabled.
     asked: [bool; 2],
-    /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
+    /// Whether frame notifications are enabled, and no frame has arrived since they were enabled.
     will_be_told: bool,
     patience: Patience,
     flows: Flows,
@@ -98,7 +98,7 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Prepares to sleep: enables notifications of frames, unless polling again is worthwhile. Returns whether
+    /// Prepares to sleep: enables frame notifications, unless polling again is worthwhile. Returns whether
     /// notifications are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
@@ -386,7 +386,7 @@ impl Patience {
 /// Maximum number of polls of an empty ring. They take about 20 microseconds, long enough for a running driver to send
 /// a batch.
 const LOOKS_MAX: u16 = 128;
-/// Number of sleeps per trial: one sleep out of this many is delayed as a trial.
+/// Number of sleeps per trial: one in this many sleeps is delayed as a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;

@@ -31,7 +31,7 @@ macro_rules! with {
     };
 }
 
-/// Enables notifications of a ring, and returns whether it has entries.
+/// Enables notifications for a ring, and returns whether it has entries.
 macro_rules! asked {
     ($ring:expr) => {{
         let has_more = $ring.ask();
@@ -137,7 +137,7 @@ impl VhostRole {
         }
     }
 
-    /// Enables notifications of frames in every ring, or of room in the selected ring. Returns whether there are
+    /// Enables notifications for frames in every ring, or for room in the selected ring. Returns whether there are
     /// entries now, or `None` if there is no ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
         let is_for_frames = way == self.incoming();
@@ -151,7 +151,7 @@ impl VhostRole {
         })
     }
 
-    /// Disables notifications of a ring.
+    /// Disables notifications for a ring.
     pub(super) fn hush(&mut self, way: Way) {
         with!(self, side => side.rings(way).for_each(|ring| ring.hush()));
     }

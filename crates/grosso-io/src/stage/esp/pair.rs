@@ -117,7 +117,7 @@ impl Pair {
         let received = self.decryptor.last_sequence();
         if let Some(recorder) = &mut self.recorder {
             let sent = recorder.recorded().sent;
-            // If this fails, the file records more numbers as received than have arrived.
+            // If this fails, the file still records more numbers as received than have arrived.
             let _ = recorder.ask(Numbers { sent, received });
         }
     }

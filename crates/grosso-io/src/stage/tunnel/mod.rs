@@ -57,8 +57,8 @@ pub struct TunnelOptions {
     /// minus tunnel headers and VLAN tags.
     pub mtu: Option<usize>,
     /// Minimum path MTU in bytes, starting with the outer IP header. A lower [`Port::path_proven`] limits the tunnel
-    /// only down to this value; longer outer packets are then fragmented. With `None`, only the routes of this host
-    /// limit the tunnel. The minimum is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    /// only down to this value; longer outer packets are then fragmented. With `None`, only this host's routes limit
+    /// the tunnel. The minimum is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
     /// UDP ports that identify tunnels inside the packets of this tunnel.
     pub ports: Ports,
@@ -244,8 +244,8 @@ impl<P: Port> TunnelStage<P> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
     }
 
-    /// Updates the MTU from the path: the links of this host limit the length of accepted packets, proven path MTUs
-    /// reduce this limit down to the configured minimum, and ICMP messages decide which packets may be fragmented.
+    /// Updates the MTU from the path: this host's links limit the length of accepted packets, proven path MTUs reduce
+    /// this limit down to the configured minimum, and ICMP messages decide which packets may be fragmented.
     fn learn_mtu(&mut self) {
         let path = [self.port.path_mtu(), self.port.path_hint(), self.port.path_proven()];
         if self.path == Some(path) {
