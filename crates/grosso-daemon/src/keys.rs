@@ -222,7 +222,7 @@ pub fn read_secret(
     bytes_max: usize,
     name: &str,
 ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    // Neither a core dump nor another program of this user may reveal the secret.
+    // Neither a core dump nor another program run by this user may reveal the secret.
     let hidden = secret::hide_process().map_err(|error| error.to_string());
     let mut text = hidden
         .and_then(|()| locked(2 * bytes_max))

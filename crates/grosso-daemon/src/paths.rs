@@ -247,7 +247,7 @@ impl Paths {
         let Ok(netlink) = Netlink::new() else { return Vec::new() };
         let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
         let is_down = |device: &&String| {
-            // The device of an inherited descriptor may be in another network namespace.
+            // An inherited descriptor's device may be in another network namespace.
             let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
             link.is_ok_and(|link| !link.up)
         };

@@ -471,8 +471,8 @@ pub(super) fn options(
 
 /// Default length of the integrity check value, in bits.
 const ICV_BITS: u32 = 128;
-/// Bounds for the memory that incomplete datagrams may occupy, in bytes. The minimum holds a few datagrams of maximum
-/// size, and the maximum is far more than needed.
+/// Bounds for the memory that incomplete datagrams may occupy, in bytes. The minimum holds a few maximum-size
+/// datagrams, and the maximum is far more than needed.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Maximum reassembly time of a datagram, in seconds.

@@ -6,7 +6,7 @@ use std::io;
 /// Class of an error on the packet path, which determines how the caller proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// No packet is available, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
+    /// No packet is available, or there is no room: wait and retry (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
     Later,
     /// The kernel rejected this packet because of its metadata, for example its virtio header: drop it, and use fewer
     /// features (`EINVAL`, `EPROTO`).

@@ -251,5 +251,5 @@ fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resul
     Ok(())
 }
 
-/// Maximum number of 32-bit words of data in a Geneve option, because the length field has 5 bits.
+/// Maximum number of 32-bit words of data in a Geneve option, because the length field is 5 bits long.
 const OPTION_WORDS_MAX: usize = 31;

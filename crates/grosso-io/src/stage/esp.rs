@@ -385,8 +385,7 @@ impl<P: Port> Port for EspStage<P> {
         self.port.frames_kick().or_else(recorded)
     }
 
-    /// Returns the path MTU of the inner port minus the maximum overhead, so that it applies to packets with any
-    /// padding.
+    /// Returns the path MTU of the inner port minus the maximum overhead, so that packets with any padding fit.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }

@@ -170,8 +170,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If this fails, more
-    /// numbers than were used remain recorded.
+    /// Records the last numbers, and waits up to [`ANSWER_WAIT`] until they are recorded. If this fails, more numbers
+    /// than were used remain recorded.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {
             Writer::Here(file) => {

@@ -13,7 +13,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Empty address, into which the kernel can write an address of any family.
+    /// Empty address that the kernel can replace with an address of any family.
     pub(super) const EMPTY: Self = Self { family: 0, port: [0; 2], rest: [0; 24] };
     /// Number of bytes that the kernel may write.
     pub(super) const CAPACITY: usize = size_of::<Self>();

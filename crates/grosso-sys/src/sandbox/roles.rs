@@ -66,7 +66,7 @@ impl Role {
             | Self::Signals
             | Self::Closer
             | Self::Recorder => CapabilitySet::empty(),
-            // Permits files in directories of other users, because the first file of the capture may be in one.
+            // Permits access to other users' directories, because the first file of the capture may be in one.
             Self::Files => CapabilitySet::DAC_OVERRIDE,
             // Capabilities for devices, packet sockets, low ports, and the memory and program of AF_XDP.
             Self::Opener => {
@@ -200,7 +200,7 @@ const EMPTYING: &[Call] = calls! { SYS_ftruncate };
 /// Calls that wait for a set of descriptors.
 const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };
 
-/// Calls that signal eventfds of other programs without blocking and check them without reading.
+/// Calls that signal other programs' eventfds without blocking and check them without reading.
 const TELLING: &[Call] = calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy };
 
 /// Calls that open sockets for queries about interfaces.

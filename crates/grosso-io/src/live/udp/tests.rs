@@ -134,8 +134,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the segment size
-/// of the superframe as if the datagram consisted of merged datagrams.
+/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the superframe's
+/// segment size as if the datagram consisted of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
