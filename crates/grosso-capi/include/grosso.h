@@ -171,7 +171,7 @@ struct grosso_options {
    */
   uint32_t reserved;
   /*
-   Random key of hash tables, which prevents attacks by chosen collisions.
+   Random key for hash tables, which prevents attacks by chosen collisions.
    */
   uint64_t seed;
   /*
@@ -198,7 +198,7 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Returns the text for the result of any function of this library. The text is never null and must not be freed.
+ Returns the text for the result of any function in this library. The text is never null and must not be freed.
  */
 const char *grosso_error_text(int code);
 

@@ -98,9 +98,9 @@ pub unsafe extern "C" fn grosso_coalescer_new(
     options: *const Options,
     out: *mut *mut Coalescer,
 ) -> c_int {
-    // SAFETY: this function has the contract of `Options::read`.
+    // SAFETY: this function has the same contract as `Options::read`.
     let options = unsafe { Options::read(options) };
-    // SAFETY: this function has the contract of `give`; nothing reads through a pointer to `Coalescer`.
+    // SAFETY: this function has the same contract as `give`; nothing reads through a pointer to `Coalescer`.
     unsafe { give(out.cast(), || Joining::new(&options?)) }
 }
 
@@ -121,13 +121,13 @@ pub unsafe extern "C" fn grosso_coalescer_push(
     now_ns: u64,
 ) -> c_int {
     let work = |joining: &mut Joining| {
-        // SAFETY: this function has the contract of `Lent::new`.
+        // SAFETY: this function has the same contract as `Lent::new`.
         let buffer = unsafe { Lent::new(frame, len, user) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that is not written during the call.
+        // SAFETY: the pointer is null or points to the caller's header, which is not written during the call.
         let vnet = unsafe { vnet.as_ref() };
         joining.push(buffer, vnet, now_ns)
     };
-    // SAFETY: this function has the contract of `enter`.
+    // SAFETY: this function has the same contract as `enter`.
     unsafe { enter(coalescer.cast(), work) }
 }
 
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn grosso_coalescer_push(
 /// See `grosso_coalescer_push`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_end(coalescer: *const Coalescer, now_ns: u64) -> c_int {
-    // SAFETY: this function has the contract of `enter`.
+    // SAFETY: this function has the same contract as `enter`.
     unsafe { enter(coalescer.cast(), |joining: &mut Joining| joining.end(now_ns)) }
 }
 
@@ -147,6 +147,6 @@ pub unsafe extern "C" fn grosso_coalescer_end(coalescer: *const Coalescer, now_n
 /// The handle must be null or come from `grosso_coalescer_new`, and must not be used again if the result is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_coalescer_free(coalescer: *mut Coalescer) -> c_int {
-    // SAFETY: this function has the contract of `take_back`.
+    // SAFETY: this function has the same contract as `take_back`.
     unsafe { take_back(coalescer.cast::<Handle<Joining>>()) }
 }

@@ -24,7 +24,7 @@ pub const GROSSO_ERROR_LOST: c_int = -8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) c_int);
 
-/// Returns the text for the result of any function of this library. The text is never null and must not be freed.
+/// Returns the text for the result of any function in this library. The text is never null and must not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn grosso_error_text(code: c_int) -> *const c_char {
     text(code).as_ptr()

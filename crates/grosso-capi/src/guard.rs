@@ -20,7 +20,7 @@ impl<T> Handle<T> {
         Self { inner: RefCell::new(inner), is_broken: Cell::new(false) }
     }
 
-    /// Runs a function of the handle, unless one is running or the handle is broken.
+    /// Runs a function on the handle, unless one is running or the handle is broken.
     pub(crate) fn enter(&self, work: impl FnOnce(&mut T) -> Result<c_int, Failure>) -> c_int {
         if self.is_broken.get() {
             return GROSSO_ERROR_BROKEN;
@@ -31,7 +31,7 @@ impl<T> Handle<T> {
         result
     }
 
-    /// Returns whether a function of the handle is running.
+    /// Returns whether a function on the handle is running.
     pub(crate) fn is_busy(&self) -> bool {
         self.inner.try_borrow_mut().is_err()
     }
@@ -46,7 +46,7 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     }
 }
 
-/// Runs a function of the caller's handle.
+/// Runs a function on the caller's handle.
 ///
 /// # Safety
 /// The pointer must be null, or come from [`give`] and not yet have been freed by [`take_back`].
@@ -54,7 +54,7 @@ pub(crate) unsafe fn enter<T>(
     handle: *const Handle<T>,
     work: impl FnOnce(&mut T) -> Result<c_int, Failure>,
 ) -> c_int {
-    // SAFETY: by this function's contract the pointer is null or points to a live allocation of `give`; only shared
+    // SAFETY: by this function's contract the pointer is null or points to a live allocation from `give`; only shared
     // references are ever made.
     match unsafe { handle.as_ref() } {
         Some(handle) => handle.enter(work),

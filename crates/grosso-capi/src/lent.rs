@@ -1,4 +1,4 @@
-//! A buffer of the caller while the library holds it.
+//! A caller's buffer while the library holds it.
 
 use core::ffi::c_void;
 

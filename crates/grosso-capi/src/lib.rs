@@ -10,7 +10,7 @@
 //! | [`coalescer`], [`reassembler`] | handles of coalescers and reassemblers |
 //! | [`packet`] | functions without a handle: segmentation, checksums |
 //!
-//! Every function of the header is `unsafe`, because C passes pointers. Only `guard`, [`types`], `lent` and [`packet`]
+//! Every function in the header is `unsafe`, because C passes pointers. Only `guard`, [`types`], `lent` and [`packet`]
 //! turn a pointer into a reference. The engine itself is [`grosso`].
 #![cfg(unix)]
 

@@ -19,7 +19,7 @@ use crate::{
     types::{Packet, Vnet, link},
 };
 
-/// Borrows bytes of the caller for reading.
+/// Borrows the caller's bytes for reading.
 ///
 /// # Safety
 /// The pointer must be null or point to `len` initialized bytes that are not written during the borrow.
@@ -32,7 +32,7 @@ unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast(), len) })
 }
 
-/// Borrows bytes of the caller for writing.
+/// Borrows the caller's bytes for writing.
 ///
 /// # Safety
 /// The pointer must be null or point to `len` initialized bytes that only the borrower accesses during the borrow.
@@ -66,11 +66,11 @@ pub unsafe extern "C" fn grosso_segment(
     guarded(|| {
         let link = link(link_type)?;
         let packet = packet.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
-        // SAFETY: this function has the contract of `read`.
+        // SAFETY: this function has the same contract as `read`.
         let frame = unsafe { read(frame, frame_len(len)?) }?;
-        // SAFETY: this function has the contract of `write`.
+        // SAFETY: this function has the same contract as `write`.
         let buffer = unsafe { write(buffer, room) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that is not written during the call.
+        // SAFETY: the pointer is null or points to the caller's header, which is not written during the call.
         let vnet = unsafe { vnet.as_ref() }.copied().unwrap_or_default();
         let meta = vnet.meta(frame, link, &mut Stack::new(0))?;
         let give = |bytes: &[u8]| {
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn grosso_segment(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_int {
     guarded(|| {
-        // SAFETY: this function has the contract of `read`.
+        // SAFETY: this function has the same contract as `read`.
         let bytes = unsafe { read(bytes, len) }?;
         Ok(u16::from_ne_bytes(grosso_checksum::Sum::of(bytes).checksum().to_be_bytes()).into())
     })
@@ -127,10 +127,9 @@ pub unsafe extern "C" fn grosso_checksum_open(
 ) -> c_int {
     guarded(|| {
         let link = link(link_type)?;
-        // SAFETY: this function has the contract of `write`.
+        // SAFETY: this function has the same contract as `write`.
         let packet = unsafe { write(packet, frame_len(len)?) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that is not accessed otherwise during the
-        // call.
+        // SAFETY: the pointer is null or points to the caller's header, which nothing else accesses during the call.
         let vnet = unsafe { vnet.as_mut() }.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
         let stack = dissect(packet, link, &Ports::ASSIGNED);
         let Checksum::Partial { start, offset } = make_partial(packet, &stack) else {
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn grosso_checksum_complete(
     offset: u16,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: this function has the contract of `write`.
+        // SAFETY: this function has the same contract as `write`.
         let packet = unsafe { write(packet, len) }?;
         complete(packet, start, offset).map_err(|_| Failure(GROSSO_ERROR_CHECKSUM))?;
         Ok(0)

@@ -86,9 +86,9 @@ pub unsafe extern "C" fn grosso_reassembler_new(
     options: *const Options,
     out: *mut *mut Reassembler,
 ) -> c_int {
-    // SAFETY: this function has the contract of `Options::read`.
+    // SAFETY: this function has the same contract as `Options::read`.
     let options = unsafe { Options::read(options) };
-    // SAFETY: this function has the contract of `give`; nothing reads through a pointer to `Reassembler`.
+    // SAFETY: this function has the same contract as `give`; nothing reads through a pointer to `Reassembler`.
     unsafe { give(out.cast(), || Gathering::new(&options?)) }
 }
 
@@ -107,13 +107,13 @@ pub unsafe extern "C" fn grosso_reassembler_push(
     now_ns: u64,
 ) -> c_int {
     let work = |gathering: &mut Gathering| {
-        // SAFETY: this function has the contract of `Lent::new`.
+        // SAFETY: this function has the same contract as `Lent::new`.
         let buffer = unsafe { Lent::new(frame, len, user) }?;
         gathering.run(|engine, mut out| {
             engine.push(Frame::new(buffer), now_ns, &mut out);
         })
     };
-    // SAFETY: this function has the contract of `enter`.
+    // SAFETY: this function has the same contract as `enter`.
     unsafe { enter(reassembler.cast(), work) }
 }
 
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn grosso_reassembler_push(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_finish(reassembler: *const Reassembler) -> c_int {
     let work = |gathering: &mut Gathering| gathering.run(|engine, mut out| engine.finish(&mut out));
-    // SAFETY: this function has the contract of `enter`.
+    // SAFETY: this function has the same contract as `enter`.
     unsafe { enter(reassembler.cast(), work) }
 }
 
@@ -134,6 +134,6 @@ pub unsafe extern "C" fn grosso_reassembler_finish(reassembler: *const Reassembl
 /// See `grosso_coalescer_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_reassembler_free(reassembler: *mut Reassembler) -> c_int {
-    // SAFETY: this function has the contract of `take_back`.
+    // SAFETY: this function has the same contract as `take_back`.
     unsafe { take_back(reassembler.cast::<Handle<Gathering>>()) }
 }

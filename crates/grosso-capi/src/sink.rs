@@ -33,7 +33,7 @@ pub(crate) struct Sink {
     /// Headers of a frame whose checksum must be changed.
     head: Vec<u8>,
     pieces: Vec<libc::iovec>,
-    /// Bytes of the pieces beyond [`GROSSO_PIECES_MAX`].
+    /// Bytes in the pieces beyond [`GROSSO_PIECES_MAX`].
     rest: Vec<u8>,
 }
 

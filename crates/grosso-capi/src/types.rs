@@ -74,7 +74,7 @@ pub struct Options {
     pub flags: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Random key of hash tables, which prevents attacks by chosen collisions.
+    /// Random key for hash tables, which prevents attacks by chosen collisions.
     pub seed: u64,
     /// First argument of all callbacks.
     pub context: *mut c_void,

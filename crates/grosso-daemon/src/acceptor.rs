@@ -44,8 +44,8 @@ pub fn is_soon(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Prints a note if other hosts can reach `address`, at which the program serves `what`. `option` is the option that
-/// sets the address.
+/// Prints a note if other hosts can reach `address`, where the program serves `what`. `option` is the option that sets
+/// the address.
 pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str) {
     if !address.ip().is_loopback() {
         talk.note(format!("{what} on {address} can be reached from other hosts"));
@@ -55,5 +55,5 @@ pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str
 
 /// Maximum number of clients that a listener serves at a time.
 pub const CLIENTS_MAX: usize = 32;
-/// Time for which no client is accepted when no descriptors are left.
+/// Pause in accepting clients after running out of descriptors.
 const CLOSED: Duration = Duration::from_millis(100);

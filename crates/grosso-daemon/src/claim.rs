@@ -2,8 +2,8 @@
 //!
 //! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. The socket is
 //! visible to all users of a network namespace, regardless of their directories, and disappears when its program ends.
-//! A claim counts only if its holder belongs to root or to this user (ADR 0217). The key file is locked as well, and
-//! programs in other network namespaces see that lock.
+//! A claim counts only if it is held by root or by this user (ADR 0217). The key file is locked as well, and programs
+//! in other network namespaces see that lock.
 
 use std::{
     fs::{File, TryLockError},

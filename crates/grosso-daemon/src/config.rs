@@ -33,7 +33,7 @@ use crate::{
 pub struct Config {
     /// Address at which the counters are served to Prometheus.
     pub metrics: Option<SocketAddr>,
-    /// The user that the process becomes before it opens devices.
+    /// User that the process switches to before it opens devices.
     pub user: Option<String>,
     /// The paths, in the order of the file.
     pub paths: Vec<PathSpec>,
@@ -85,7 +85,7 @@ impl Config {
         Ok(())
     }
 
-    /// Parses a configuration text. Relative paths of profiles are relative to `folder`.
+    /// Parses a configuration text. Relative profile paths are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| match belongs_elsewhere(&error) {
@@ -104,8 +104,8 @@ impl Config {
     }
 }
 
-/// Returns a message if the file has a key with the name of an option of `grosso bridge`, or a key that belongs in the
-/// table of a port.
+/// Returns a message if the file has a key with the name of an option of `grosso bridge`, or a key that belongs in a
+/// port's table.
 fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
@@ -115,7 +115,7 @@ fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     Some(format!("key `{name}` is valid only for a port: left = {{ port = ..., {name} = ... }}"))
 }
 
-/// Returns the paths described by the tables of `text`. No two paths may share a name or a device.
+/// Returns the paths described by the tables in `text`. No two paths may share a name or a device.
 pub fn paths(
     text: &str,
     tables: Vec<Spanned<PathTable>>,
@@ -293,7 +293,7 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a tunnel is on the side where one is allowed, and supports the requested options.
+/// Checks that a tunnel, if any, is on a side where it is allowed, and that it supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
         return Err(format!("{} must be `right`: a tunnel cannot be `left`", tunnel.name()));
@@ -345,7 +345,7 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     }
 }
 
-/// A path name that is short and plain enough for the labels of counters and for messages.
+/// A path name that is short and plain enough for counter labels and messages.
 #[derive(Clone, Debug)]
 pub struct PathName(pub String);
 
@@ -396,7 +396,7 @@ impl<'de> Deserialize<'de> for ImpairText {
     }
 }
 
-/// A port is written either as a word, or as a table that contains the word.
+/// Parses a port, which is written either as a single word, or as a table that contains this word.
 impl<'de> Deserialize<'de> for PortSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;

@@ -7,12 +7,12 @@ use grosso_wire::virtio::Form;
 use super::*;
 use crate::port::Device;
 
-/// Parses a configuration text; its directory has no files.
+/// Parses a configuration textas if its directory were empty.
 fn parse(text: &str) -> Result<Config, Wrong> {
     Config::parse(text, Path::new("/"))
 }
 
-/// Returns the error in a text, as the user reads it.
+/// Returns the error message that the user sees for a configuration text.
 fn wrong(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
@@ -108,7 +108,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
             format!("5:1: packets for {name}:192.0.2.9 would also be received by path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
-    // The kernel assigns a port that is used as a source to a single socket.
+    // The kernel assigns each source port to only one socket.
     let fou = |sport, dport| {
         format!("{ipip}, encap = \"fou\", encap-sport = {sport}, encap-dport = {dport}")
     };
@@ -120,8 +120,8 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
 }
 
-/// Tests that every socket of every queue needs its own source port; one of them may be the port at which all queues
-/// receive.
+/// Tests that every socket of every queue needs its own source port; one of them may be the port that all queues
+/// receive on.
 #[test]
 fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
     let path = |queues: u8, lines: &str| {

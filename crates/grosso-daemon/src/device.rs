@@ -106,7 +106,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Hint for a user whose program has reached its limit of file descriptors. One queue of a tunnel in UDP takes 22
+/// Hint for a user whose program has reached its limit of file descriptors. One queue of a UDP tunnel takes 22
 /// descriptors.
 const DESCRIPTORS: &str = "each queue needs several file descriptors: raise the limit with ulimit \
                            -n 20000, or with LimitNOFILE=20000 in a service";
@@ -116,8 +116,8 @@ pub fn privilege(missing: &[&str]) -> String {
     format!("run it with sudo, or: sudo {}", setcap(missing, &capabilities()))
 }
 
-/// Returns the `setcap` command that adds capabilities to the file of this program. The command also names the
-/// capabilities that the file already has, because `setcap` replaces them all.
+/// Returns the `setcap` command that adds capabilities to this program's file. The command also names the capabilities
+/// that the file already has, because `setcap` replaces them all.
 pub fn setcap(missing: &[&str], held: &[&str]) -> String {
     let names: BTreeSet<_> = held.iter().chain(missing).map(|name| format!("cap_{name}")).collect();
     let names: Vec<_> = names.into_iter().collect();

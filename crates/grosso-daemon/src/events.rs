@@ -29,7 +29,7 @@ pub enum Event {
     PathEnded(u64),
     /// The path with this number has few ESP sequence numbers left, or none.
     Scarce(u64, Scarcity),
-    /// For the first time, the path with this number dropped a packet that its own tunnel had sent.
+    /// The path with this number dropped, for the first time, a packet that its own tunnel had sent.
     Looped(u64),
     /// The path with this number has a tunnel, and a route to the tunnel's remote endpoint changed.
     RouteChanged(u64),
@@ -37,12 +37,12 @@ pub enum Event {
     Note(String),
 }
 
-/// Event queue. The number of signals and paths limits the length of the queue. The kernel merges equal pending
-/// signals. A path ends once, reports a looping packet once, and sends a few notes each time it starts. Each queue of a
-/// path checks the path's routes once per second.
+/// Event queue. The number of signals and paths bounds its length: the kernel merges equal pending signals, and a path
+/// ends once, reports a looping packet once, and sends a few notes each time it starts. Each of its queues checks the
+/// routes once per second.
 #[derive(Debug)]
 pub struct Events {
-    /// Sender through which the threads of paths report events.
+    /// Sender that path threads use to report events.
     pub sender: Sender<Event>,
     receiver: Receiver<Event>,
 }

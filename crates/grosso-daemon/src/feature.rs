@@ -4,7 +4,7 @@ use grosso::features::Features;
 
 use crate::wrong::similar;
 
-/// Returns the feature called `name`, or the feature for which `name` is the short name in `ethtool -K`.
+/// Returns the feature whose name, or short name in `ethtool -K`, is `name`.
 pub(super) fn named(name: &str) -> Result<Features, String> {
     let short = match name {
         "sg" => Some(Features::SCATTER_GATHER),

@@ -212,7 +212,8 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     Ok(keys)
 }
 
-/// Reads a text with keys into memory that is locked and later overwritten, and hides the process.
+/// Reads text that contains keys into locked memory that is later overwritten, and protects the process from core dumps
+/// and inspection.
 ///
 /// # Errors
 /// Fails if the text is too long, or cannot be read; `name` describes the text in the message.
@@ -221,7 +222,7 @@ pub fn read_secret(
     bytes_max: usize,
     name: &str,
 ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    // Neither a core dump nor another program of this user may reveal the secret.
+    // Neither a core dump nor another program run by this user may reveal the secret.
     let hidden = secret::hide_process().map_err(|error| error.to_string());
     let mut text = hidden
         .and_then(|()| locked(2 * bytes_max))
@@ -248,7 +249,7 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
 
 /// Length of the salt after a key, in bytes.
 const SALT_BYTES: usize = 4;
-/// Maximum length of a text with keys, in bytes.
+/// Maximum length of a text that contains keys, in bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ use grosso_analysis::profile;
 use grosso_report::{console as talk, name, needs, report, schema as form, style};
 use grosso_report::{diagnostic as wrong, error};
 
-/// Example of `README.md`, compiled and run as a test.
+/// Example from `README.md`, compiled and run as a test.
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -10,8 +10,8 @@ pub fn ready(status: &str) {
 /// Reports that the configuration is being reloaded; [`ready`] follows afterwards.
 pub fn reloading() {
     let mut states = vec![NotifyState::Reloading];
-    // A manager that starts a reload itself (Type=notify-reload) uses the time to distinguish this report from an older
-    // one.
+    // A manager that starts a reload itself (Type=notify-reload) uses the timestamp to distinguish this report from an
+    // older one.
     states.extend(NotifyState::monotonic_usec_now().ok());
     notify_manager(&states);
 }

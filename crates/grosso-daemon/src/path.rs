@@ -46,15 +46,15 @@ pub struct PathSpec {
     pub profile: Profile,
     /// Number of queues of each port, one thread each.
     pub queues: usize,
-    /// CPUs to which the queues' threads are bound; empty for no binding.
+    /// CPUs to pin the queues' threads to; if empty, the threads are not pinned.
     pub processors: Vec<usize>,
     /// Impairment of the frames from both ports.
     pub impairment: Option<Impairment>,
-    /// Frames per poll, and the time of busy polling.
+    /// Frames per poll, and the busy-poll time.
     pub polling: Polling,
 }
 
-/// Polling of a path: the frames per poll, and the time of busy polling.
+/// Polling of a path: the frames per poll, and the busy-poll time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Polling {
     /// Maximum number of frames per poll; `None` for the default.
@@ -64,7 +64,7 @@ pub struct Polling {
 }
 
 impl Polling {
-    /// Range of frames per poll. The largest poll occupies half of the slots of the default ring.
+    /// Range of frames per poll. The largest poll occupies half of the default ring's slots.
     pub const BUDGETS: RangeInclusive<u16> = 1..=1024;
     /// Maximum busy-poll time, in nanoseconds; the kernel's documentation suggests 50 us for `net.core.busy_poll`.
     pub const BUSY_NS_MAX: u64 = 1_000_000_000;
@@ -107,13 +107,13 @@ impl PathSpec {
 pub struct RunningPath {
     /// Description of the path.
     pub spec: PathSpec,
-    /// Name of the left device, as completed by the kernel.
+    /// Interfaces that another program's path also uses.
     pub left: String,
     /// Name of the right device.
     pub right: String,
     /// Interfaces that a path of another program uses too.
     pub shared: Vec<String>,
-    /// Whether the note that the tunnel dropped one of its own packets has been printed.
+    /// Whether a note has been printed that the tunnel dropped one of its own packets.
     pub(super) has_looped: bool,
     /// Route that leads back into the path's tunnel, as last reported to the user.
     pub(super) route_loop: Option<RouteLoop>,
@@ -261,7 +261,7 @@ fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Imp
     wires.collect()
 }
 
-/// Starts a path. If a port has stages, packets of this port pass through them.
+/// Starts a path. If a port has stages, the port's packets pass through them.
 fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,

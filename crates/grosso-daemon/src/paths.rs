@@ -32,10 +32,10 @@ use crate::{
 /// The running paths.
 #[derive(Debug)]
 pub struct Paths {
-    /// Command that starts the message of each failure.
+    /// Name of the command, which starts each failure message.
     command: String,
     running: Vec<(u64, RunningPath)>,
-    /// Number of paths ever started, from which each path gets its number.
+    /// Number of paths started so far, which is used to number the paths.
     started: u64,
     events: Sender<Event>,
     asked: Asked,
@@ -134,8 +134,8 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// Returns the note that the tunnel of this path dropped one of its own packets; `None` if this was already noted,
-    /// or if the path was stopped.
+    /// Returns the note that this path's tunnel dropped one of its own packets; `None` if this was already noted, or if
+    /// the path was stopped.
     pub fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {
@@ -160,8 +160,8 @@ impl Paths {
         path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
     }
 
-    /// Returns the known tunnels of Grosso, each with its device: the tunnels of this process, and the tunnels of
-    /// `grosso tunnel`.
+    /// Returns Grosso's known tunnels, each with its device: the tunnels of this process, and the tunnels of `grosso
+    /// tunnel`.
     fn tunnels(&self) -> Vec<(String, Description)> {
         let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
             Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),
@@ -224,7 +224,7 @@ impl Paths {
         })
     }
 
-    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets. Such
+    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets. The
     /// reasons are devices that are down, devices that another program uses, features that are disabled because another
     /// feature is off, and tunnels whose path MTU is not probed.
     pub fn notes(&self) -> Vec<String> {
@@ -247,7 +247,7 @@ impl Paths {
         let Ok(netlink) = Netlink::new() else { return Vec::new() };
         let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
         let is_down = |device: &&String| {
-            // The device of an inherited descriptor may be in another network namespace.
+            // An inherited descriptor's device may be in another network namespace.
             let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
             link.is_ok_and(|link| !link.up)
         };

@@ -1,4 +1,4 @@
-//! Finds out which users can read or write a file, from the mode and the access control list of the file.
+//! Determines from a file's mode and access control list which users can read or write the file.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 
@@ -56,7 +56,7 @@ fn is_for(list: &[u8], user: u32) -> bool {
 const OTHERS: u32 = 0o077;
 /// Maximum length of a list that is read, in bytes: fifteen entries.
 const LIST_BYTES_MAX: usize = 4 + 15 * 8;
-/// Version of the format of access control lists.
+/// Format version of access control lists.
 const VERSION: u32 = 2;
 /// Tags of entries in an access control list.
 const OWNER: u16 = 1;
@@ -86,7 +86,7 @@ mod tests {
     const GROUP: u16 = 4;
     const OTHER: u16 = 0x20;
 
-    /// Returns the list that systemd sets on a credential of a user.
+    /// Returns the list that systemd sets on a user's credential.
     fn credential(user: u32) -> Vec<u8> {
         let ends = [(GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)];
         list(&[[(OWNER, 4, NOBODY), (USER, 4, user)].as_slice(), &ends].concat())

@@ -1,5 +1,4 @@
-//! Finds routes through which the packets of a tunnel would enter the same tunnel again, directly or through other
-//! tunnels.
+//! Finds routes that would lead a tunnel's packets back into the tunnel, directly or through other tunnels.
 
 use std::net::IpAddr;
 
@@ -19,8 +18,8 @@ pub(super) struct RouteLoop {
 }
 
 impl RouteLoop {
-    /// Returns the first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other
-    /// tunnels of Grosso, each with its device. Tunnels of the kernel are found through their devices. A route that
+    /// Returns the first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are
+    /// Grosso's other tunnels, each with its device. Kernel tunnels are found through their devices. A route that
     /// cannot be queried does not count as a loop, because the packets themselves are also checked.
     pub(super) fn find(
         description: &Description,
@@ -118,7 +117,7 @@ impl Search<'_> {
         Some(link)
     }
 
-    /// Returns the destinations, sources and ports of the outer packets of the tunnel to which a device leads.
+    /// Returns the destinations, sources and ports of the outer packets of the tunnel that a device leads to.
     fn tunnelled(&self, link: &Link) -> Vec<(IpAddr, Option<IpAddr>, Option<u16>)> {
         if let Some(remote) = link.remote {
             return vec![(remote, None, None)];

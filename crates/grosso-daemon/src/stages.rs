@@ -57,7 +57,7 @@ fn yes() -> bool {
 pub enum FragmentsMode {
     /// Fragments are reassembled, and datagrams stay whole.
     Local,
-    /// Datagrams are reassembled for the path, and forwarded as the fragments that arrived.
+    /// Datagrams are reassembled for the path, and then sent on as fragments of the original sizes.
     Forward,
     /// Fragments pass unchanged once the first fragment of their datagram has arrived.
     Virtual,
@@ -110,7 +110,8 @@ impl FragmentsSpec {
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
         options.forwards = mode == Some(FragmentsMode::Forward);
         let is_virtual = mode == Some(FragmentsMode::Virtual);
-        // Both other modes copy the data, because a device must not run out of buffers while fragments are missing.
+        // `Local` and `Forward` copy the data, so that a device does not run out of buffers while fragments are
+        // missing.
         let mut rules =
             ReassemblyRules::new(if is_virtual { Buffers::Virtual } else { Buffers::Coalesce });
         let limits = &mut rules.limits;
@@ -438,7 +439,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // The check of the other options does not depend on the key.
+        // The other options can be checked with any key.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;
@@ -470,8 +471,8 @@ pub(super) fn options(
 
 /// Default length of the integrity check value, in bits.
 const ICV_BITS: u32 = 128;
-/// Bounds for the memory that incomplete datagrams may occupy, in bytes. The minimum holds a few datagrams of maximum
-/// size, and the maximum is far more than needed.
+/// Bounds for the memory that incomplete datagrams may occupy, in bytes. The minimum holds a few maximum-size
+/// datagrams, and the maximum is far more than needed.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Maximum reassembly time of a datagram, in seconds.

@@ -112,7 +112,7 @@ pub fn unprobed(description: &Description) -> Option<String> {
     Some(format!("{name}: the path MTU is not probed with echo requests: {why}"))
 }
 
-/// Returns a note if the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although the kernel creates the
+/// Returns a note if the kernel cannot learn the path MTU of a UDP tunnel over IPv6, although the kernel creates the
 /// fragments. The message that reports the path MTU to the kernel passes through the loopback device, which is down in
 /// a new network namespace.
 fn unreported_mtu(description: &Description) -> Option<String> {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn queues_share_few_source_ports() {
-        // The last of these ports is the one at which all queues receive.
+        // All queues receive on the last of these ports.
         let words = "vxlan id 1 local 127.77.1.1 remote 127.77.1.2 srcport 4774 4789 noprobe";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let description = describe("run", &words).unwrap();

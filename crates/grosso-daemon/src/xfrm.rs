@@ -39,7 +39,7 @@ struct State<'a> {
 /// The settings and keys of a port that is an endpoint of two associations.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EspEnd {
-    /// Lines of the table `esp` of a configuration file, except those that name files.
+    /// Lines of a configuration file's `esp` table, except those that name files.
     pub table: String,
     /// Text of a key file.
     pub keys: Zeroizing<String>,
@@ -153,7 +153,7 @@ fn check(table: &str) -> Result<(), String> {
     table.spec().map(drop)
 }
 
-/// Parses all associations of a text; also returns the number of skipped policies.
+/// Parses all associations in a text; also returns the number of skipped policies.
 fn states(text: &str) -> Result<(Vec<State<'_>>, usize), String> {
     let (mut states, mut policies): (Vec<State<'_>>, usize) = Default::default();
     for (number, line) in (1..).zip(text.lines()) {
@@ -221,8 +221,8 @@ impl<'a> State<'a> {
             "seq-hi" | "seq" | "oseq-hi" | "oseq" => {
                 self.is_used |= words.number()? != 0 && self.has_counters;
             }
-            // These options name the association, report when it was used, or allow any address family. They affect no
-            // packet.
+            // These options name the association, report when it was used, or allow any address family. They do not
+            // affect packets.
             "reqid" | "dir" | "bitmap" | "bitmap-length" => drop(words.value()?),
             "lastused" => words.at = words.words.len(),
             "flag" | "af-unspec" => {}
@@ -310,7 +310,7 @@ impl<'a> XfrmArguments<'a> {
         word.map(|word| word.trim_end_matches(','))
     }
 
-    /// Returns whether the line is a command that adds a policy, in the abbreviations that `ip` accepts.
+    /// Returns whether the line is a command that adds a policy. Recognizes the abbreviations that `ip` accepts.
     fn is_policy(&self) -> bool {
         let is_word = |at: usize, whole: &str| {
             self.words.get(at).is_some_and(|word| whole.starts_with(*word))
@@ -380,7 +380,7 @@ fn is_bitmap(word: &str) -> bool {
     word.len() == 8 && word.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Maximum length of a text with associations, in bytes: about thirty associations.
+/// Maximum length of a text with associations, in bytes: enough for about thirty associations.
 pub const BYTES_MAX: usize = 16 << 10;
 /// The kernel's name for the algorithm of RFC 4106.
 const ALGORITHM: &str = "rfc4106(gcm(aes))";
@@ -389,7 +389,7 @@ const ALGORITHM: &str = "rfc4106(gcm(aes))";
 mod tests {
     use super::*;
 
-    /// Output of iproute2 6.1 for two associations of Linux 6.1.
+    /// Output of iproute2 6.1 for two associations on Linux 6.1.
     const PRINTED: &str = "\
 src 10.9.0.1 dst 10.9.0.2
 \tproto esp spi 0x00001001 reqid 0 mode transport

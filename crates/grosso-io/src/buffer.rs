@@ -8,14 +8,15 @@ use grosso_sys::packet::RingFrame;
 #[cfg(all(target_os = "linux", feature = "xdp"))]
 use grosso_sys::xdp;
 
-/// A received frame in the buffer of its port.
+/// A received frame in a port's buffer.
 ///
-/// All ports use this type, so that the code of a data path is compiled only once for all types of ports and stages.
+/// All ports use this type, so that the code of a data path is compiled once, not once per combination of ports and
+/// stages.
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, stored in 32-bit numbers. Paths move buffers between lists, so a buffer should
-    /// be small.
+    /// Range of the frame within the memory. The bounds have 32 bits to keep buffers small, because paths move them
+    /// between lists.
     start: u32,
     end: u32,
 }
@@ -70,12 +71,12 @@ impl PortBuffer {
         Self::new(Memory::Shared(memory), frame)
     }
 
-    /// Creates a buffer from memory of a stage; `frame` is the range of the frame.
+    /// Creates a buffer from a stage's memory; `frame` is the range of the frame.
     pub(crate) fn made(bytes: Vec<u8>, frame: Range<usize>) -> Self {
         Self::new(Memory::Made(bytes), frame)
     }
 
-    /// Creates a buffer from memory of a stage that contains only the frame.
+    /// Creates a buffer from a stage's memory, which contains only the frame.
     pub(crate) fn made_whole(bytes: Vec<u8>) -> Self {
         let frame = 0..bytes.len();
         Self::made(bytes, frame)
@@ -168,7 +169,7 @@ impl AsRef<[u8]> for PortBuffer {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
 
-/// Converts a bound of a frame to 32 bits. No port has frames longer than 4 GiB, so a larger bound is replaced by the
+/// Converts a frame bound to 32 bits. No port has frames longer than 4 GiB, so a larger bound is replaced by the
 /// maximum.
 #[inline]
 fn bound(at: usize) -> u32 {
@@ -184,7 +185,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. More buffers than this are unused only after a burst.
+/// Maximum number of spare buffers per port. Only a burst leaves more than this unused.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 
@@ -205,7 +206,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back a buffer of this port, for reuse.
+    /// Takes back one of this port's buffers for reuse.
     pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
         if let Some(bytes) = buffer.into_own() {
             self.put_back(bytes);
@@ -219,12 +220,12 @@ pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Maximum number of spare buffers of a stage: the number of frames that a path receives in one poll. Buffers for 64
-/// KiB datagrams therefore take at most 4 MiB.
+/// Maximum number of spare buffers per stage: the number of frames that a path receives in one poll. Buffers for 64 KiB
+/// datagrams therefore take at most 4 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
 
 impl Spare {
-    /// Returns an empty buffer, which is a reused one if possible.
+    /// Returns an empty buffer, reusing a spare one if possible.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }

@@ -48,7 +48,7 @@ impl PortCoalescer {
         self.0.poll_end_full(now_ns, sink);
     }
 
-    /// Delivers the trains whose hold time is over; see [`Coalescer::expire`].
+    /// Delivers the trains whose hold time has expired; see [`Coalescer::expire`].
     pub fn expire(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.expire(now_ns, sink);
     }

@@ -133,7 +133,7 @@ impl WireSize {
 pub enum RxCsum {
     /// The port supplied the one's-complement sum of the whole packet.
     Complete,
-    /// The port verified the checksums, or left them partial because packets of a local sender need no verification.
+    /// The port verified the checksums, or left them partial because packets from a local sender need no verification.
     Unnecessary,
     /// The checksums are not verified.
     None,
@@ -152,7 +152,7 @@ impl RxCsum {
     }
 }
 
-/// Innermost transport protocol of a superframe, with the IP version below it.
+/// Innermost transport protocol of a superframeand the IP version that it runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.

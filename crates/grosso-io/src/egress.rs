@@ -1,5 +1,5 @@
 //! Transmits frames with metadata: segments them and completes checksums as the receiver's features require, and queues
-//! frames for which the receiver has no room.
+//! frames that the receiver has no room for.
 
 use std::collections::VecDeque;
 
@@ -56,7 +56,7 @@ pub struct Egress {
     pub(crate) stats: DirectionStats,
 }
 
-/// A frame that waits for room.
+/// A frame waiting for room.
 #[derive(Debug)]
 struct Waiting {
     frame: Vec<u8>,
@@ -123,7 +123,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Adopts the features of the port. Waiting frames are rebuilt if the port now has fewer features.
+    /// Adopts the port's features. Waiting frames are rebuilt if the port now has fewer features.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);
@@ -137,7 +137,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The counter `no_room` is restored, because `Full` refused these frames, and not the port.
+        // Restore `no_room`, because these frames were refused by `Full`, not by the port.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Egress {
         sent
     }
 
-    /// Counts an acknowledgment of trains as expanded or not expanded, and returns its expansion, if any.
+    /// Counts an acknowledgment that covers trains as expanded or not expanded, and returns its expansion, if any.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -264,7 +264,7 @@ impl Egress {
         }
     }
 
-    /// Sends a frame. If the frame may have to be changed, the caller has dissected its headers.
+    /// Sends a frame. If the frame may have to be changed, the caller must already have dissected its headers.
     fn dispatch(
         &mut self,
         slices: &[&[u8]],
@@ -418,9 +418,9 @@ impl Egress {
         Ok(())
     }
 
-    /// Offers a frame to the port. If there is no room, flushes the port and offers the frame once more, because a port
-    /// that batches may have room after sending its batch. A frame that uses features that the port no longer accepts
-    /// is not offered.
+    /// Offers a frame to the port. If there is no room, flushes the port and offers the frame once more, because a
+    /// batching port may have room once its batch is sent. Does not offer a frame that uses features the port no longer
+    /// accepts.
     fn offer(
         &self,
         to: &mut dyn Transmit,
@@ -449,7 +449,7 @@ fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
+/// Empties a vector and gives its elements a new lifetime. Collecting in place keeps the allocation.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()

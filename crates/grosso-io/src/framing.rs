@@ -3,8 +3,8 @@
 //! The length in bytes is a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use this format. The
 //! module does no IO: the caller reads into [`Deframer::room`].
 //!
-//! A byte of a frame is copied at most once: if it was read ahead, it is copied into the frame's buffer; the remaining
-//! bytes of a long frame are read directly into that buffer.
+//! Each byte of a frame is copied at most once: bytes that were read ahead are copied into the frame's buffer, and the
+//! rest of a long frame is read directly into that buffer.
 //!
 //! ```
 //! use grosso_io::framing::{Deframer, prefix};
@@ -53,7 +53,7 @@ pub struct Deframer {
     frame_bytes_max: usize,
 }
 
-/// A frame of which only part has arrived.
+/// A frame that has only partly arrived.
 #[derive(Debug)]
 struct Unfinished {
     buffer: Vec<u8>,
@@ -69,9 +69,9 @@ impl Deframer {
         Self { ahead, start: 0, end: 0, frame: None, frame_bytes_max }
     }
 
-    /// Returns the next complete frame as a buffer and a length, which may be 0: the frame is at the start of the
-    /// buffer. `buffer` must supply buffers of at least `frame_bytes_max` bytes. `None` means that the caller must
-    /// [read](Self::room) more.
+    /// Returns the next complete frame as a buffer and the length of the frame, which may be 0. The frame is at the
+    /// start of the buffer. `buffer` must supply buffers of at least `frame_bytes_max` bytes. `None` means that the
+    /// caller must [read](Self::room) more.
     ///
     /// # Errors
     /// Returns [`TooLong`] for a length above the maximum; the stream is then unusable.
@@ -94,8 +94,8 @@ impl Deframer {
         Ok(Some((frame.buffer, frame.len)))
     }
 
-    /// Returns the two buffers to read into, in this order: the first for the rest of the current frame, the second for
-    /// bytes read ahead. Call this function after [`Self::next`] has returned `None`.
+    /// Returns the two buffers to read into, in this order: first the rest of the current frame, then bytes read ahead.
+    /// Call this function after [`Self::next`] has returned `None`.
     pub fn room(&mut self) -> [&mut [u8]; 2] {
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -137,7 +137,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Copies bytes that were read ahead into `room` until it is full, and returns their number.
+    /// Copies bytes that were read ahead into `room` until it is full, and returns the number of bytes copied.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -152,8 +152,8 @@ impl Deframer {
 pub const PREFIX_LEN: usize = 4;
 /// Size in bytes of the buffer for bytes read ahead. It holds 43 packets of 1514 bytes.
 const AHEAD_BYTES: usize = 64 << 10;
-/// Minimum number of missing bytes of a frame that are worth a separate system call. For this many bytes, the call
-/// costs no more than a copy.
+/// Minimum number of missing frame bytes that justify a separate system call. At this size, the call costs no more than
+/// copying the bytes.
 const DIRECT_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
 
     const MAX: usize = 70_000;
 
-    /// Returns the stream of these frames.
+    /// Encodes the frames as a byte stream.
     fn stream(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for frame in frames {
@@ -174,8 +174,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the frames of a stream that arrives in pieces. `sizes` contains the sizes of the pieces and is repeated
-    /// as needed.
+    /// Parses a stream that arrives in pieces, and returns its frames. `sizes` contains the sizes of the pieces and is
+    /// repeated as needed.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

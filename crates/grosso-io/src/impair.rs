@@ -1,8 +1,8 @@
 //! A port that receives its frames over an impaired link. The link can delay, lose, reorder, duplicate and corrupt
 //! frames, add jitter, and limit the rate. A seed determines all random decisions.
 //!
-//! This is used instead of netem because many kernels lack netem, and because a failed test must be reproducible: the
-//! same seed and the same frames at the same times lead to the same impairments.
+//! The module is used instead of netem because many kernels lack netem, and because a failed test must be reproducible:
+//! the same seed and the same frames at the same times lead to the same impairments.
 
 use std::{
     collections::{BinaryHeap, VecDeque},
@@ -23,7 +23,7 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// Impairments of the frames received over a link.
+/// Impairments applied to the frames received over a link.
 ///
 /// ```
 /// use grosso_io::impair::Impairment;
@@ -75,7 +75,7 @@ impl Default for Impairment {
     }
 }
 
-/// Error returned if a text is not a valid [`Impairment`].
+/// Error returned if a string is not a valid [`Impairment`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in \"{text}\"; example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7")]
 pub struct BadImpairment {
@@ -191,7 +191,7 @@ pub struct Impair<P: Port> {
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     stats: ImpairStats,
 }
@@ -261,7 +261,7 @@ impl<P: Port> Impair<P> {
         &mut self.port
     }
 
-    /// Applies the impairments to a frame that enters the wire. Every frame uses the same number of random numbers, so
+    /// Applies the impairments to a frame that enters the wire. Every frame draws the same number of random numbers, so
     /// that changing one probability does not affect the others.
     fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;

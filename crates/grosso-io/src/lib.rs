@@ -64,7 +64,7 @@ pub use coalescer::PortCoalescer;
 pub use notice::Notice;
 pub use port::{Port, PortError, Transmitted};
 
-/// Example of `README.md`, compiled and run as a test.
+/// Example from `README.md`, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

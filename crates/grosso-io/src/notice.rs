@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// Callback of a port for rare events. It runs in the thread that moves packets, so it must not block.
+/// Callback through which a port reports rare events. It runs in the thread that moves packets, so it must not block.
 #[derive(Clone)]
 pub struct Notice(Arc<dyn Fn() + Send + Sync>);
 

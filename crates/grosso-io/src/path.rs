@@ -57,7 +57,7 @@ impl PathOptions {
 /// State that the two directions between a pair of ports share. The default is empty.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Measurement of round-trip times, for which each direction observes its frames.
+    /// Measurement of round-trip times from the frames of both directions.
     round_trips: Option<Box<RoundTrips>>,
     /// Record of the trains that one direction delivers. The other direction uses it to expand acknowledgments.
     expander: Option<Box<Expander>>,
@@ -234,7 +234,7 @@ impl Direction {
         self.hand_back(from, to)
     }
 
-    /// Delivers the trains whose hold time is over.
+    /// Delivers the trains whose hold time has expired.
     ///
     /// # Errors
     /// Returns an error if a port has failed.
@@ -358,7 +358,7 @@ impl Direction {
     }
 }
 
-/// Number of superframes received at once. This many fit into the L2 cache, and copies of them reuse a few buffers.
+/// Number of superframes received at once. This many fit in the L2 cache, and copies of them reuse a few buffers.
 const FEW_FRAMES: usize = 8;
 /// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
@@ -366,7 +366,7 @@ const FEW_BYTES: u64 = 128 << 10;
 /// Buffers that have been processed.
 #[derive(Debug, Default)]
 struct Done {
-    /// Buffers to return to the port from which they came.
+    /// Buffers to return to the port that they came from.
     wanted: Vec<PortBuffer>,
 }
 

@@ -18,8 +18,8 @@ pub trait Port {
     fn device(&self) -> Device;
 
     /// Passes at most `max` of the frames that have arrived to `each`, in order, and returns their number. The call
-    /// never blocks. A result of 0 means that no frame has arrived. Once [`Port::is_finished`] returns true, it means
-    /// that no frame will ever arrive. `now_ns` is the caller's time in nanoseconds.
+    /// never blocks. A result of 0 means that no frame has arrived, or, once [`Port::is_finished`] returns true, that
+    /// no frame will ever arrive. `now_ns` is the caller's time in nanoseconds.
     ///
     /// # Errors
     /// Returns an error if the port has failed. Frames that were passed to `each` before that remain valid.
@@ -52,8 +52,8 @@ pub trait Port {
     /// Returns an error if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Returns the time at which the port next has internal work, for example the arrival of a delayed frame, in the
-    /// caller's nanoseconds.
+    /// Returns the time of the port's next internal work, for example the delivery of a delayed frame, in the caller's
+    /// nanoseconds.
     fn deadline(&self) -> Option<u64> {
         None
     }
@@ -151,7 +151,7 @@ impl<P: Port> Transmit for P {
 /// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// Short name of lower-case words joined by underscores. It is unique within a port.
+    /// Short name, unique within the port: lower-case words joined by underscores.
     pub name: &'static str,
     /// Whether the counter counts lost frames.
     pub is_loss: bool,
@@ -173,7 +173,7 @@ pub enum Transmitted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Error from the capture that the port reads or writes.
+    /// Error from the capture behind the port.
     #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] grosso_capture::CaptureError),
@@ -196,7 +196,7 @@ pub enum PortError {
         name: String,
         /// Operation that failed.
         action: &'static str,
-        /// Error of the kernel.
+        /// Error from the kernel.
         source: std::io::Error,
     },
     /// The frame exceeds the port's limit.
@@ -204,7 +204,7 @@ pub enum PortError {
     TooLong {
         /// Length of the frame in bytes.
         len: usize,
-        /// Limit of the port in bytes.
+        /// The port's limit in bytes.
         max: usize,
     },
 }

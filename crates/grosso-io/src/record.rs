@@ -1,7 +1,7 @@
 //! A port that also records its frames in a capture.
 //!
 //! Frames are copied to memory up to a limit, and a separate thread writes them. If writing is too slow or fails,
-//! packets are missing from the recording and are counted. No packets of the traffic itself are lost.
+//! packets are missing from the recording and are counted. The traffic itself is not affected.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -87,8 +87,8 @@ pub struct RecordStats {
 
 /// A port whose frames are recorded. The [module documentation](self) has an example.
 ///
-/// The time of a received frame is the timestamp in its metadata or, without one, the time of the call that received
-/// it. The time of a transmitted frame is the time of the last [`Port::receive`].
+/// A received frame is recorded with the timestamp from its metadata or, without one, with the time of the call that
+/// received it. A transmitted frame is recorded with the time of the last [`Port::receive`].
 #[derive(Debug)]
 pub struct Record<P> {
     port: P,
@@ -206,7 +206,7 @@ impl<P: Port> Port for Record<P> {
 struct Recorder {
     shared: Arc<SharedRecording>,
     options: RecordOptions,
-    /// Time of the caller's clock at the last receive, in nanoseconds.
+    /// The caller's clock at the last receive call, in nanoseconds.
     now_ns: u64,
     thread: Option<JoinHandle<()>>,
 }
@@ -377,7 +377,7 @@ impl Target {
         }
     }
 
-    /// Returns how many of the first frames in `frames` fit into the capture before it reaches its limit.
+    /// Returns how many of the first frames in `frames` fit in the capture before it reaches its limit.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

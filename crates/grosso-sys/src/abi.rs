@@ -133,7 +133,7 @@ pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
 /// linux/if_ether.h: the 802.1Q tag.
 pub(crate) const ETH_P_8021Q: u16 = 0x8100;
 
-/// `struct tpacket_auxdata` of linux/if_packet.h.
+/// `struct tpacket_auxdata` from linux/if_packet.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketAuxiliaryData {
@@ -146,7 +146,7 @@ pub(crate) struct PacketAuxiliaryData {
     pub(crate) vlan_tpid: u16,
 }
 
-/// `struct tpacket_stats` of linux/if_packet.h.
+/// `struct tpacket_stats` from linux/if_packet.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PacketStatistics {
@@ -154,7 +154,7 @@ pub(crate) struct PacketStatistics {
     pub(crate) drops: u32,
 }
 
-/// `struct tpacket_req` of linux/if_packet.h, in which slots are called frames.
+/// `struct tpacket_req` from linux/if_packet.h, in which slots are called frames.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketRingRequest {
@@ -164,7 +164,7 @@ pub(crate) struct PacketRingRequest {
     pub(crate) slots: u32,
 }
 
-/// `struct tpacket_req3` of linux/if_packet.h: the ring and, in milliseconds, the timeout of a block.
+/// `struct tpacket_req3` from linux/if_packet.h: the ring and, in milliseconds, the timeout of a block.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketBlocksRequest {
@@ -174,16 +174,16 @@ pub(crate) struct PacketBlocksRequest {
     pub(crate) features: u32,
 }
 
-/// Length in bytes of `struct tpacket_block_desc` of linux/if_packet.h, at the start of each block.
+/// Length in bytes of `struct tpacket_block_desc` from linux/if_packet.h, at the start of each block.
 pub(crate) const PACKET_BLOCK_HEADER_BYTES: usize = 48;
 /// Offset of the field `block_status` in a block.
 pub(crate) const PACKET_BLOCK_STATUS: usize = 8;
-/// The fields `num_pkts`, `offset_to_first_pkt` and `blk_len` of a block, each of 32 bits.
+/// The fields `num_pkts`, `offset_to_first_pkt` and `blk_len` of a block, 32 bits each.
 pub(crate) const PACKET_BLOCK_FIELDS: Range<usize> = 12..24;
-/// Length in bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
+/// Length in bytes of `struct tpacket3_hdr` from linux/if_packet.h, which precedes each packet of a block.
 pub(crate) const PACKET_BLOCK_PACKET_BYTES: usize = 48;
 
-/// `struct packet_mreq` of linux/if_packet.h.
+/// `struct packet_mreq` from linux/if_packet.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketMembership {
@@ -193,7 +193,7 @@ pub(crate) struct PacketMembership {
     pub(crate) address: [u8; 8],
 }
 
-/// Length in bytes of `struct tpacket2_hdr` of linux/if_packet.h.
+/// Length in bytes of `struct tpacket2_hdr` from linux/if_packet.h.
 pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
@@ -277,7 +277,7 @@ pub(crate) const UDIAG_SHOW_NAME: u32 = 0x01;
 pub(crate) const UDIAG_SHOW_UID: u32 = 0x40;
 pub(crate) const UNIX_DIAG_NAME: u16 = 0;
 pub(crate) const UNIX_DIAG_UID: u16 = 7;
-// net/tcp_states.h: states of sockets that are bound and not connected.
+// net/tcp_states.h: states of sockets that are bound but not connected.
 pub(crate) const TCP_CLOSE: u32 = 7;
 pub(crate) const TCP_LISTEN: u32 = 10;
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
@@ -358,13 +358,13 @@ pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(crate) const NLA_F_NESTED: u16 = 1 << 15;
 pub(crate) const ETHTOOL_GENL_VERSION: u8 = 1;
 pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
-/// Header attribute, the first of every message of the family.
+/// Header attribute, the first in every message of the family.
 pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
 pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 /// First attribute after the header. The others follow in the order of `struct ethtool_coalesce`.
 pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;
 
-// linux/prctl.h, since Linux 6.4: a query for the features of the CPU. Not every C library reports them.
+// linux/prctl.h, since Linux 6.4: a query for the CPU's features. Not every C library reports them.
 #[cfg(feature = "sandbox")]
 pub(crate) const PR_GET_AUXV: u64 = 0x4155_5856;
 // linux/prctl.h, since Linux 5.17: the name of memory in `/proc/PID/maps`.

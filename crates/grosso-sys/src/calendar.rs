@@ -20,7 +20,7 @@ pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
         return Err(io::Error::last_os_error());
     }
     let mut text = vec![0_u8; TEXT_BYTES_MAX];
-    // SAFETY: the C library does not write beyond the end of the buffer, and both texts outlive the call.
+    // SAFETY: the C library does not write beyond the end of the buffer, and both strings outlive the call.
     let written = unsafe {
         libc::strftime(text.as_mut_ptr().cast(), text.len(), guarded.as_ptr(), &raw const parts)
     };

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-/// Function to which an observed system call is passed. It must make the system call by calling `call` exactly once.
+/// Function that makes an observed system call. It must call `call` exactly once.
 pub type CallObserver = fn(call: &mut dyn FnMut());
 
 /// Sets the observer for the calling thread's system calls that send or receive on a TUN device, a packet socket, an

@@ -21,7 +21,7 @@ use crate::{netlink::Netlink, path::socket::abstract_address};
 pub enum Claim {
     /// The caller has the name until this descriptor is closed.
     Held(OwnedFd),
-    /// Another process of root or of the caller's user holds the name.
+    /// Another process, which runs as root or as the caller's user, holds the name.
     Taken,
     /// A process that is not trusted holds the name.
     Doubtful {
@@ -64,7 +64,7 @@ pub fn claim(name: &str) -> io::Result<Claim> {
     Ok(Claim::Doubtful { user: None })
 }
 
-/// Returns the user who created the socket of an abstract name, or `None` if the name is free.
+/// Returns the user who created the socket with an abstract name, or `None` if the name is free.
 fn owner(name: &str) -> io::Result<Option<u32>> {
     let mut named = vec![0];
     named.extend_from_slice(name.as_bytes());
@@ -146,7 +146,7 @@ mod tests {
         }
         let names = ["listens", "held"].map(name);
         let [listens, bound] = names.each_ref().map(|name| address(name));
-        // The credentials date from the time at which the socket began to listen.
+        // The credentials date from when the socket began to listen.
         let held = thread::spawn(move || {
             let (user, group) = (Uid::from_raw(12_345), Gid::from_raw(12_345));
             set_thread_res_gid(group, group, group).unwrap();

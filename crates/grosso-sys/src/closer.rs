@@ -22,7 +22,7 @@ use rustix::{io::ioctl_fionbio, net::sockopt::set_socket_linger};
 
 /// Write end of the pipe, through which threads hand over descriptors.
 static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
-/// Number of descriptors that wait to be closed, including the one being closed.
+/// Number of descriptors waiting to be closed, including the one being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A descriptor received from another program, or a socket that may contain passed descriptors. On drop it is closed by
@@ -57,7 +57,7 @@ fn hand_over(number: RawFd) -> bool {
     let Some(queue) = QUEUE.get() else { return false };
     WAITING.fetch_add(1, Ordering::Relaxed);
     // The pipe has room for many times the number of descriptors that may wait. If it is full or the thread is gone,
-    // the descriptor stays open: that only occupies an entry of the descriptor table, while waiting would block the
+    // the descriptor stays open: that only occupies an entry in the descriptor table, while waiting would block the
     // path.
     let _ = rustix::io::write(queue, &number.to_ne_bytes());
     true

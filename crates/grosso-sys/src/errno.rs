@@ -1,4 +1,4 @@
-//! Classes of errors on the packet path, each of which requires a different action.
+//! Classifies errors on the packet path by the action that they require.
 
 use core::fmt;
 use std::io;
@@ -6,14 +6,14 @@ use std::io;
 /// Class of an error on the packet path, which determines how the caller proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// No packet is available, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
+    /// No packet is available, or there is no room: wait and retry (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
     Later,
     /// The kernel rejected this packet because of its metadata, for example its virtio header: drop it, and use fewer
     /// features (`EINVAL`, `EPROTO`).
     Malformed,
     /// This packet is too long or has too many parts (`EMSGSIZE`, `E2BIG`).
     TooLong,
-    /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
+    /// The interface is down: wait until it is up (`EIO` from a TUN device, `ENETDOWN`).
     Down,
     /// The remote host is currently unreachable, or this socket can never reach it (`ENETUNREACH`, `EHOSTUNREACH`,
     /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`).

@@ -14,7 +14,7 @@ use std::{
 #[derive(Debug)]
 pub struct EventfdSignal {
     context: c_ulong,
-    /// File from which the requests read nothing.
+    /// File that the requests refer to, without reading any bytes from it.
     nothing: PipeReader,
     /// Number of requests whose completion events have not been fetched yet.
     untaken: usize,

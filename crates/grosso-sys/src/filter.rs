@@ -27,11 +27,11 @@ pub(crate) const fn instruction(
     libc::sock_filter { code, jt: if_true, jf: if_false, k: operand }
 }
 
-/// `BPF_LD | BPF_ABS` of 4, 2 and 1 bytes.
+/// `BPF_LD | BPF_ABS` for 4, 2 and 1 bytes.
 pub(crate) const LOAD_WORD: u16 = 0x20;
 pub(crate) const LOAD_HALF: u16 = 0x28;
 pub(crate) const LOAD_BYTE: u16 = 0x30;
-/// `BPF_LD | BPF_IND` of 4 and 1 bytes.
+/// `BPF_LD | BPF_IND` for 4 and 1 bytes.
 pub(crate) const LOAD_WORD_INDEXED: u16 = 0x40;
 pub(crate) const LOAD_BYTE_INDEXED: u16 = 0x50;
 /// `BPF_LDX | BPF_IMM`, and `BPF_LDX | BPF_B | BPF_MSH`: the length of the IPv4 header at an offset.

@@ -56,7 +56,7 @@ impl Helper {
             0 => {
                 drop(socket);
                 let served = serve(&other, prepare, work);
-                // SAFETY: the call ends the child immediately, without running destructors for state of its parent.
+                // SAFETY: the call ends the child immediately, without running destructors for its parent's state.
                 unsafe { libc::_exit(c_int::from(served.is_err())) }
             }
             _ => Ok(Self { socket }),

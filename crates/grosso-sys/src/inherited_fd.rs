@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 ///
 /// Returns `EBADF` if the number is not an open descriptor.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes numbers and no memory; the descriptor, of any type, is only duplicated.
+    // SAFETY: the call takes only numbers, accesses no memory, and may duplicate a descriptor of any type.
     let duplicate = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD_STREAMS) };
     if duplicate < 0 {
         return Err(io::Error::last_os_error());

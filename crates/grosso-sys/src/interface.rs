@@ -26,7 +26,7 @@ pub struct InterfaceName {
 }
 
 impl InterfaceName {
-    /// Checks a name by the kernel's rules.
+    /// Checks a name against the kernel's rules.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Returns `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV` if there is no such interface, or an error of
-    /// the device.
+    /// Returns `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV` if there is no such interface, or an error
+    /// from the device.
     pub fn set_up(&self, name: &InterfaceName, up: bool) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name);
         self.call::<{ abi::SIOCGIFFLAGS }>(&mut request)?;
@@ -215,8 +215,7 @@ impl Control {
         unsafe { self.ethtool_at(name, address) }
     }
 
-    /// Works like [`Control::ethtool`], for a request whose length is unknown and that therefore lies in guarded
-    /// memory.
+    /// Works like [`Control::ethtool`], for a request of unknown length, which therefore lies in guarded memory.
     pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
         // SAFETY: the kernel reads and writes from the start of the buffer, and fails after its end. `Guarded` lends no
         // reference that could observe the change.
@@ -227,7 +226,7 @@ impl Control {
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`Control::ethtool`].
+    /// The caller must meet the requirements of [`Control::ethtool`].
     unsafe fn ethtool_at(&self, name: &InterfaceName, address: usize) -> io::Result<()> {
         self.call::<{ abi::SIOCETHTOOL }>(
             &mut InterfaceRequest::new(name).with(&address.to_ne_bytes()),
@@ -240,7 +239,7 @@ impl Control {
     }
 }
 
-/// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
+/// Writes an interface attribute in sysfs, below `/sys/class/net/<name>/`.
 ///
 /// The mounted sysfs must belong to the interface's namespace; see [`crate::namespace`].
 ///
@@ -319,8 +318,8 @@ impl InterfaceRequest {
     }
 
     pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {
-        // SAFETY: every opcode of `abi` used here reads and writes a `struct ifreq` or a prefix of
-        // it, and `self` has the length and alignment of the longest.
+        // SAFETY: every opcode from `abi` used here reads and writes a `struct ifreq` or a prefix of it, and `self` has
+        // the length and alignment of the longest.
         let updater = unsafe { Updater::<OPCODE, Self>::new(self) };
         // SAFETY: the opcode accesses only `self`, whose borrow lasts until the call returns.
         unsafe { ioctl(file, updater) }?;

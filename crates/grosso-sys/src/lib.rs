@@ -1,4 +1,4 @@
-//! Thin, typed wrappers of the Linux system calls that Grosso needs. This crate does not parse packets.
+//! Thin, typed wrappers for the Linux system calls that Grosso needs. This crate does not parse packets.
 //!
 //! The crate contains calls that the standard library lacks and that the ports (`grosso-io`), the lab or the tests
 //! need. Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
@@ -54,9 +54,9 @@
 //! | [`process`] | processes that end with their parent |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, kernel threads |
 //!
-//! Two buffer types are in memory shared with the kernel: [`packet::RingFrame`] and [`xdp::Frame`]. Each exclusively
-//! owns its bytes. Each is a plain `AsRef<[u8]>` that can be held, can be sent to another thread and can outlive its
-//! socket. It returns its memory on drop.
+//! Two buffer types live in memory shared with the kernel: [`packet::RingFrame`] and [`xdp::Frame`]. Each exclusively
+//! owns its bytes, and is a plain `AsRef<[u8]>` that can be held, can be sent to another thread and can outlive its
+//! socket. Dropping it returns the memory.
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each with its source.
 //!
@@ -125,7 +125,7 @@ mod filter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod mapping;
 
-/// Example of `README.md`, compiled and run as a test.
+/// Example from `README.md`, compiled and run as a test.
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

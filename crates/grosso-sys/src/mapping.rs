@@ -34,7 +34,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps memory of a descriptor at an offset.
+    /// Maps a descriptor's memory at an offset.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`Self::slice`]. In addition, the range must be inside the mapping.
+    /// The caller must meet the requirements of [`Self::slice`]. In addition, the range must be inside the mapping.
     #[inline]
     pub(crate) unsafe fn slice_unchecked(&self, range: Range<usize>) -> &[u8] {
         debug_assert!(self.holds(&range), "{range:?}");

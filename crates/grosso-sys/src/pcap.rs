@@ -1,4 +1,4 @@
-//! The tcpdump filter compiler of libpcap, which is loaded on first use.
+//! libpcap's compiler for tcpdump filters. The library is loaded on first use.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
 use std::{fmt, ptr, slice};
@@ -83,7 +83,7 @@ impl Program {
     /// Returns the instructions, for a filter in the kernel.
     pub(crate) fn instructions(&self) -> Vec<libc::sock_filter> {
         let length = self.code.length as usize;
-        // SAFETY: the compiler wrote `length` instructions in the layout of the kernel, and they live as long as the
+        // SAFETY: the compiler wrote `length` instructions in the kernel's layout, and they live as long as the
         // program.
         unsafe { slice::from_raw_parts(self.code.instructions, length) }.to_vec()
     }
@@ -100,7 +100,7 @@ impl Drop for Program {
     }
 }
 
-/// Returns libpcap's number on Linux for a link type of capture files. The two numbers differ for link types that had
+/// Returns libpcap's number on Linux for a link type in capture files. The two numbers differ for link types that had
 /// system-specific numbers before there was a registry.
 fn data_link(link_type: c_int) -> c_int {
     match link_type {
@@ -189,7 +189,7 @@ type FreeFunction = unsafe extern "C" fn(*mut RawProgram);
 
 /// File names of libpcap: the name on Debian, and the names on other distributions.
 const NAMES: [&str; 3] = ["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
-/// Maximum number of bytes that tcpdump keeps of a packet.
+/// Maximum number of bytes per packet that tcpdump keeps.
 const SNAPLEN: c_int = 262_144;
 /// `PCAP_NETMASK_UNKNOWN`.
 const NETMASK_UNKNOWN: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Options of TCP sockets that the standard library lacks.
+//! TCP socket options that the standard library lacks.
 
 use core::ffi::c_int;
 use std::{
@@ -26,7 +26,7 @@ pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()>
     set(socket, abi::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
 }
 
-/// Sets a numeric option of a socket.
+/// Sets a numeric socket option.
 pub(crate) fn set(socket: &impl AsFd, option: c_int, number: &[u8]) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
     let length = number.len() as libc::socklen_t;

@@ -285,7 +285,7 @@ impl Tun {
         self.set_value::<{ abi::TUNSETOFFLOAD }>(offloads.0 as usize)
     }
 
-    /// Reads one packet, starting with its virtio header. Bytes that do not fit into the buffer are lost.
+    /// Reads one packet, starting with its virtio header. Bytes that do not fit in the buffer are lost.
     ///
     /// # Errors
     ///

@@ -148,7 +148,7 @@ impl UnixSocket {
         Ok(Self { file: ManuallyDrop::new(file), ..*self })
     }
 
-    /// Connects the socket. A connected datagram socket receives only from that address. It may be connected again to
+    /// Connects the socket. A connected datagram socket receives only from that address. It may be reconnected to
     /// another address.
     ///
     /// # Errors
@@ -358,7 +358,7 @@ const FILES_MAX: usize = 253;
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 /// Size of the control message with a datagram's sender.
 const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));
-/// `SO_PASSRIGHTS` of Linux 6.16 (`asm-generic/socket.h`).
+/// `SO_PASSRIGHTS` from Linux 6.16 (`asm-generic/socket.h`).
 const SO_PASSRIGHTS: core::ffi::c_int = 83;
 /// Maximum number of connections waiting to be accepted while one is in use.
 const BACKLOG: i32 = 16;

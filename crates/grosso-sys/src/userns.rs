@@ -199,7 +199,7 @@ fn is_privileged() -> io::Result<bool> {
 
 /// Device file for TUN and TAP devices.
 const TUN: &str = "/dev/net/tun";
-/// The initial namespaces of the kernel, by inode number (`linux/proc_ns.h`).
+/// The kernel's initial namespaces, by inode number (`linux/proc_ns.h`).
 const FIRST_NAMESPACES: [(&str, u32); 4] =
     [("cgroup", 0xefff_fffb), ("pid", 0xefff_fffc), ("uts", 0xefff_fffe), ("ipc", 0xefff_ffff)];
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_SYS_ADMIN` (capabilities(7)).

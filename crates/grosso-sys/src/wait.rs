@@ -20,10 +20,10 @@ use crate::calls::seen;
 /// Maximum number of events returned by one [`Waiter::wait`]; the next call returns further events.
 const EVENTS_MAX: usize = 64;
 
-/// Maximum number of descriptors of one [`wait_for`].
+/// Maximum number of descriptors per [`wait_for`] call.
 pub const SOURCES_MAX: usize = 16;
 
-/// Kind of readiness for which a caller waits at a descriptor.
+/// Kind of readiness that a caller waits for on a descriptor.
 ///
 /// ```
 /// use grosso_sys::wait::Interest;
@@ -58,7 +58,8 @@ pub struct Ready {
     pub readable: bool,
     /// Whether writing will not block.
     pub writable: bool,
-    /// Whether the descriptor has an error, or its peer has closed: the next call on the descriptor returns the error.
+    /// Whether the descriptor has an error, or its peer has closed the connection: the next call on the descriptor
+    /// returns the error.
     pub failed: bool,
 }
 
@@ -87,7 +88,7 @@ impl Waiter {
         Ok(epoll::add(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes the kind of readiness for which the set waits at a descriptor.
+    /// Changes the kind of readiness that the set waits for on a descriptor.
     ///
     /// # Errors
     ///
@@ -179,13 +180,13 @@ pub fn wait_for<'a>(
     }
 }
 
-/// Converts the maximum wait to the kernel's format. A wait whose seconds do not fit into the format, for example
+/// Converts the maximum wait to the kernel's format. A wait whose seconds do not fit in this format, for example
 /// [`Duration::MAX`], means no limit.
 pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
     at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }
 
-/// Makes every later wait of the calling thread end on time. By default the kernel delays the end by up to 50 us to
+/// Makes every later wait by the calling thread end on time. By default the kernel delays the end by up to 50 us to
 /// save wake-ups.
 ///
 /// # Errors

@@ -42,7 +42,7 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     signal: EventfdSignal,
-    /// Eventfds with which the driver kicks the rings, by direction.
+    /// Eventfds that the driver uses to kick the rings, by direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
@@ -470,7 +470,7 @@ impl Queue {
     }
 }
 
-/// Checks that the regions have at most `bytes_max` bytes in total.
+/// Checks that the regions are at most `bytes_max` bytes long in total.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
     // The default limit is checked when the memory is mapped.

@@ -2,7 +2,7 @@
 //! descriptor.
 //!
 //! The device shares this memory and may write all of it at any time. The driver therefore never reads back what it has
-//! written, copies each frame once, and checks each used entry against the outstanding slots. If an entry names any
+//! written, copies each frame once, and checks each used entry against the outstanding slots. If an entry refers to any
 //! other slot, the ring is broken, because the owners of the slots are no longer known.
 
 use std::{io::IoSlice, sync::Arc};
@@ -86,7 +86,7 @@ impl DriverRing {
     /// Copies the next frame from the device, including its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Returns the fault of the next used entry. With [`ChainFault::Length`] or [`ChainFault::TooLong`] one frame is
+    /// Returns the fault in the next used entry. With [`ChainFault::Length`] or [`ChainFault::TooLong`] one frame is
     /// lost; with any other fault the ring is broken.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let Some((slot, bytes)) = self.take()? else { return Ok(None) };
@@ -189,8 +189,8 @@ impl DriverRing {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of the frame in a slot, but only if it has changed: an unmodified cache line stays in the
-    /// caches of both sides.
+    /// Writes the length of the frame in a slot, but only if it has changed: an unmodified cache line stays in both
+    /// sides' caches.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);
@@ -214,7 +214,7 @@ pub const fn addresses(at: u64) -> Addresses {
     Addresses { descriptors: at, available: at + AVAILABLE, used: at + USED }
 }
 
-/// Number of slots, and of entries, of a ring.
+/// Number of slots, and of entries, in a ring.
 pub const SLOTS: u16 = 256;
 /// Length of a slot in bytes: it has room for the longest frame (66 KiB) and its header, and is an odd number of cache
 /// lines. If slots were whole pages, the starts of all slots would share a cache set and evict each other.

@@ -1,4 +1,4 @@
-//! Observes eventfds of another program without reading them.
+//! Observes another program's eventfds without reading them.
 
 use core::time::Duration;
 use std::{

@@ -72,8 +72,8 @@ pub const fn usable(features: u64) -> u64 {
     usable
 }
 
-/// Features that depend on others, in the order of the dependencies. Each feature needs at least one feature of the set
-/// beside it.
+/// Features that depend on others, in the order of the dependencies. Each feature needs at least one feature from the
+/// set beside it.
 const NEEDS: [(u64, u64); 4] = [
     (GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6, GUEST_CSUM),
     (GUEST_ECN, GUEST_TSO4 | GUEST_TSO6),

@@ -218,7 +218,7 @@ impl FrontEnd {
     }
 }
 
-/// Returns the messages that configure a ring. The call eventfd comes first, because the back end of DPDK uses it to
+/// Returns the messages that configure a ring. The call eventfd comes first, because DPDK's back end uses it to
 /// identify the ring.
 fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     let index = way as u32;
@@ -254,5 +254,5 @@ const WAYS: [Way; 2] = [Way::ToGuest, Way::FromGuest];
 /// 0 as invalid.
 const AT: u64 = 1 << 32;
 const FLAGS: EventfdFlags = EventfdFlags::CLOEXEC.union(EventfdFlags::NONBLOCK);
-/// Ring features of the driver: each frame uses one descriptor, so no other features are needed.
+/// Ring features that the driver uses: each frame uses one descriptor, so no other features are needed.
 const OF_DRIVER: u64 = EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;

@@ -1,7 +1,7 @@
-//! Both endpoints of a vhost-user network device of a VM, with virtqueues in shared memory and control messages over a
-//! Unix socket (virtio 1.3, and the vhost-user specification of QEMU).
+//! Both endpoints of a VM's vhost-user network device, with virtqueues in shared memory and control messages over a
+//! Unix socket (virtio 1.3, and QEMU's vhost-user specification).
 //!
-//! Most programs should use `VhostPort` of the crate `grosso-io` instead, which also handles the socket. With this
+//! Most programs should use `VhostPort` from the crate `grosso-io` instead, which also handles the socket. With this
 //! crate alone, a device looks like this:
 //!
 //! ```no_run

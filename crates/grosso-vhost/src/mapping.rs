@@ -1,4 +1,4 @@
-//! Maps a file of another program into memory, from the beginning of the file.
+//! Maps another program's file into memory, starting at the beginning of the file.
 
 use core::ptr::{self, NonNull};
 use std::{io, os::fd::AsFd};
@@ -24,8 +24,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 /// Returns how many bytes from the beginning of a file must be mapped to include a part of it. The number is rounded up
-/// to the page size of the file, because a huge page can only be unmapped or replaced as a whole. The part itself need
-/// not begin or end at a page boundary.
+/// to the file's page size, because a huge page can only be unmapped or replaced as a whole. The part itself need not
+/// begin or end at a page boundary.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.

@@ -1,4 +1,4 @@
-//! Mapped memory of a guest, to which another program may write at any time.
+//! A guest's mapped memory, which another program may change at any time.
 //!
 //! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
 //! are accessed as atomic words. The payload of a frame is copied once as bytes, so later changes by the guest have no
@@ -412,7 +412,7 @@ impl Place {
     }
 }
 
-/// Number of bytes that are prefetched, for a virtio header and the packet headers after it.
+/// Number of bytes to prefetch: a virtio header and the packet headers after it.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
 /// Cache line size in bytes.
@@ -431,10 +431,10 @@ mod tests {
 
     /// Length of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Length of a PC's memory below the address range of devices; not a multiple of the huge page size.
+    /// Length of a PC's memory below the device address range; not a multiple of the huge page size.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Returns memory with two regions that share a file in huge pages. If no huge pages are available, prints a
+    /// Returns memory with two regions that share a file backed by huge pages. If no huge pages are available, prints a
     /// message and returns `None`.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -463,7 +463,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // The ranges include the border between the regions.
+        // The ranges include the boundary between the regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

@@ -9,7 +9,7 @@ use crate::{
     memory::{REGIONS_MAX, RegionPlace},
 };
 
-/// A received message: a request of the front end, or a reply of the back end.
+/// A received message: a request from the front end, or a reply from the back end.
 #[derive(Debug)]
 pub struct Message {
     /// Request number.
@@ -24,7 +24,7 @@ pub struct Message {
 
 /// Request numbers.
 pub mod request {
-    /// Requests the features of the device.
+    /// Requests the device's features.
     pub const GET_FEATURES: u32 = 1;
     /// Sets the features that the guest has chosen.
     pub const SET_FEATURES: u32 = 2;
@@ -32,15 +32,15 @@ pub mod request {
     pub const SET_OWNER: u32 = 3;
     /// Informs the back end that the front end releases ownership of the device.
     pub const RESET_OWNER: u32 = 4;
-    /// Sets the memory table of the guest.
+    /// Sets the guest's memory table.
     pub const SET_MEM_TABLE: u32 = 5;
     /// Sets the dirty log.
     pub const SET_LOG_BASE: u32 = 6;
-    /// Sets the number of entries of a ring.
+    /// Sets the number of entries in a ring.
     pub const SET_VRING_NUM: u32 = 8;
     /// Sets the addresses of a ring.
     pub const SET_VRING_ADDR: u32 = 9;
-    /// Sets the index of the next entry of a ring.
+    /// Sets the index of a ring's next entry.
     pub const SET_VRING_BASE: u32 = 10;
     /// Stops a ring and requests the index of its next entry.
     pub const GET_VRING_BASE: u32 = 11;
@@ -50,9 +50,9 @@ pub mod request {
     pub const SET_VRING_CALL: u32 = 13;
     /// Sets the eventfd through which the device signals errors.
     pub const SET_VRING_ERR: u32 = 14;
-    /// Requests the features of the protocol.
+    /// Requests the protocol features.
     pub const GET_PROTOCOL_FEATURES: u32 = 15;
-    /// Sets the features of the protocol that the front end has chosen.
+    /// Sets the protocol features that the front end has chosen.
     pub const SET_PROTOCOL_FEATURES: u32 = 16;
     /// Requests the number of rings.
     pub const GET_QUEUE_NUM: u32 = 17;
@@ -60,7 +60,7 @@ pub mod request {
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
-/// Bit in the payload of a ring message that means that no descriptor is passed.
+/// Payload bit in a ring message that means that no descriptor is passed.
 const NO_FILE: u64 = 1 << 8;
 
 impl Message {

@@ -103,7 +103,7 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             return;
         }
     }
-    // The address is in no mapping of this table. The previous handler is restored, and handles the fault when the
+    // No mapping in this table contains the address. The previous handler is restored, and handles the fault when the
     // instruction is repeated.
     if let Some(Ok(before)) = BEFORE.get() {
         // SAFETY: the kernel returned this structure.

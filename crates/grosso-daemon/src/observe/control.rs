@@ -1,4 +1,4 @@
-//! The control socket, at which other programs can read the counters of a running program. This module has the server
+//! The control socket, through which other programs can read a running program's counters. This module has the server
 //! and the client.
 //!
 //! Each program listens on its own socket, in a directory that all programs of one user share. The request and the
@@ -81,10 +81,10 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in the first usable directory of `folders`.
+    /// Listens in the first usable directory in `folders`.
     ///
     /// # Errors
-    /// Fails if no directory is usable; returns the error of the last directory.
+    /// Fails if no directory is usable, with the error for the last directory.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -140,7 +140,7 @@ fn listen_on(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Connects to a socket, without waiting for a program that does not accept.
+/// Connects to a socket, without waiting for a program that does not accept connections.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let socket = stream()?;
     Pinned::at(path, None)?.connect(&socket)?;
@@ -154,10 +154,10 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Returns the first usable directory of `folders`; a missing directory is created.
+/// Returns the first usable directory in `folders`; a missing directory is created.
 ///
 /// # Errors
-/// Fails if no directory is usable; returns the error of the last directory.
+/// Fails if no directory is usable, with the error for the last directory.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -172,9 +172,9 @@ pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     Err(refusal)
 }
 
-/// Returns the directories of sockets, in order of preference: the user's session directory, the system directory, and
-/// the user's own directory in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`,
-/// only that directory is used.
+/// Returns the socket directories, in order of preference: the user's session directory, the system directory, and the
+/// user's own directory in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`, only
+/// that directory is used.
 pub fn folders() -> Vec<PathBuf> {
     let is_absolute = |folder: &PathBuf| folder.is_absolute();
     // The variable may name several directories, separated by colons.
@@ -300,7 +300,7 @@ pub fn understand(reply: &[u8]) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// Returns the same device of the same program in an earlier reading, and the time of that reading.
+/// Returns the same device of the same program from an earlier reading, and the time of that reading.
 pub fn earlier<'a>(
     before: &'a [Answer],
     pid: u32,
@@ -323,11 +323,11 @@ const EXTENSION: &str = "sock";
 pub const OWN_FOLDER: &str = "own";
 /// Maximum number of sockets with the same process ID in a directory.
 const NAMES_MAX: usize = 16;
-/// Maximum number of programs that are queried in a directory.
+/// Maximum number of programs that are queried per directory.
 const SOCKETS_MAX: usize = 1024;
 /// Number of requests that can wait while one is answered.
 const BACKLOG: i32 = 16;
 /// Maximum time for a program's reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum length of a reply in bytes: a thousand devices with a hundred counters.
+/// Maximum length of a reply in bytes: enough for a thousand devices with a hundred counters each.
 const REPLY_BYTES_MAX: usize = 16 << 20;

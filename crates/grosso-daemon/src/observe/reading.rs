@@ -75,8 +75,8 @@ impl Values {
         }
     }
 
-    /// Returns the change since an earlier reading. A counter that has decreased was restarted. The change of a gauge
-    /// is not computed.
+    /// Returns the change since an earlier reading. A counter that has decreased was reset. The change of a gauge is
+    /// not computed.
     pub fn since(&self, before: &Self) -> Self {
         let pairs = COUNTERS.iter().zip(self.0.iter().zip(&before.0));
         let changes = pairs.map(|(counter, (now, before))| {
@@ -88,7 +88,7 @@ impl Values {
     }
 }
 
-/// Counters of a newer Grosso that this version does not know are ignored.
+/// Counters that only a newer version of Grosso knows are ignored.
 impl From<BTreeMap<String, u64>> for Values {
     fn from(named: BTreeMap<String, u64>) -> Self {
         Self(COUNTERS.iter().map(|counter| named.get(&counter.name).copied()).collect())

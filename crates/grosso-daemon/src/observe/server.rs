@@ -36,7 +36,7 @@ pub type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 pub struct ClientBounds {
     /// Maximum time from a client's connection to the last byte of its response.
     pub client_time: Duration,
-    /// Time for which a reading of the data paths is reused.
+    /// Maximum age of a cached reading of the data paths.
     pub fresh: Duration,
 }
 
@@ -185,7 +185,7 @@ struct Client {
     sent: usize,
     /// Bytes received after the response was sent.
     drained: usize,
-    /// Deadline of the client.
+    /// Deadline for the client.
     end: Instant,
     done: bool,
 }
@@ -245,7 +245,8 @@ impl Client {
         self.stream.end_sending()
     }
 
-    /// Reads until the client closes: unread bytes would turn the close into a reset, which discards the response.
+    /// Reads until the client closes the connection: unread bytes would turn the close into a reset, which discards the
+    /// response.
     fn drain(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while self.drained < DRAINED_BYTES_MAX {
@@ -259,7 +260,7 @@ impl Client {
     }
 }
 
-/// Returns a function that answers a partial request like a program without paths.
+/// Returns a function that answers a partial request as a program without paths would.
 #[cfg(feature = "fuzzing")]
 pub fn answers(is_http: bool) -> impl FnMut(&[u8], bool) -> Option<Vec<u8>> {
     let fresh = Duration::MAX;
@@ -348,7 +349,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            // Descriptors from clients are refused: none is needed, and closing one may block.
+            // Refuse descriptors from clients: they are never needed, and closing one may block.
             Self::Control(stream) => {
                 Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
             }

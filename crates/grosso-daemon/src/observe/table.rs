@@ -22,7 +22,7 @@ use grosso_io::{
 /// One counter of a device.
 #[derive(Debug)]
 pub struct Counter {
-    /// Unique name, which consists of lower-case letters, digits and underscores.
+    /// Unique name, made up of lower-case letters, digits and underscores.
     pub name: String,
     /// Unit of the count, for example packets.
     pub unit: &'static str,
@@ -30,14 +30,14 @@ pub struct Counter {
     pub help: String,
     /// Object that holds the counter in JSON reports, and its key there.
     pub group: Option<(&'static str, String)>,
-    /// Prometheus series; `None` if the counter is the sum of others.
+    /// Prometheus series; `None` if the counter is the sum of other counters.
     pub series: Option<Series>,
     /// Whether the value is a gauge, which can decrease.
     pub is_gauge: bool,
     source: CounterSource,
 }
 
-/// The Prometheus series of a counter: a metric of one or more counters.
+/// The Prometheus series of a counter. One metric may comprise several counters.
 #[derive(Debug)]
 pub struct Series {
     /// Name of the metric.
@@ -64,13 +64,13 @@ pub enum Label {
 /// The counts for one device of a data path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathSide<'a> {
-    /// Counters of packets from the device.
+    /// Counters for frames received from the device.
     pub rx: &'a DirectionStats,
-    /// Counters of packets to the device.
+    /// Counters for frames sent to the device.
     pub tx: &'a DirectionStats,
-    /// Coalescing of the direction from the device.
+    /// Coalescing counters for packets from the device.
     pub gro: Option<&'a CoalesceStats>,
-    /// Trains of packets from the device that are held now.
+    /// Number of held trains of packets from the device.
     pub trains_held: Option<u64>,
     /// Counters of the port.
     pub port: &'a [(PortCounter, u64)],
@@ -107,7 +107,7 @@ impl Counter {
         Self { name, unit, help, group: None, series: None, is_gauge: false, source }
     }
 
-    /// Makes the counter the only one of its metric.
+    /// Makes the counter the only one in its metric.
     fn alone(mut self) -> Self {
         let metric = format!("grosso_{}_total", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });

@@ -1,5 +1,5 @@
-//! Tests counters, from the packets that they count to their printed form, and a server with well-behaved and
-//! misbehaving clients.
+//! Tests counters, from counting packets to printing the result, and a server with well-behaved and misbehaving
+//! clients.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -143,7 +143,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(value("rx_gro_packets_tcp6"), 1);
     assert_eq!(value("rx_gro_wire_packets_tcp6"), 5);
 
-    // Each train was flushed for one reason, and each packet outside trains has one reason too.
+    // Every train has one flush reason, and every packet outside a train has one reason too.
     let stats = path.queues[0].coalesced_to_right.as_ref().unwrap();
     let closed: u64 = stats.closed.iter().sum();
     assert!(closed > 3 && value("rx_gro_flush_tcp_sequence_ahead") > 0);
@@ -154,7 +154,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // The losses of a port count only for its device.
+    // A port's losses are counted only for its own device.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -306,7 +306,7 @@ fn the_document_lists_every_counter() {
     assert!(document == right, "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// Returns a service in its own directory, and the number of its readings of the paths.
+/// Returns a service in its own directory, and the number of times that it has read the paths' counters.
 fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -458,7 +458,7 @@ fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     for _ in 0..3 {
         let flood = |_| TcpStream::connect(service.metrics().unwrap()).unwrap();
         let _idle: Vec<TcpStream> = (0..CLIENTS_MAX).map(flood).collect();
-        // The server has accepted the flood when it sends this response.
+        // The server has accepted the flood by the time it sends this response.
         assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
     }
     early.write_all(b"\"counters\"}\n").unwrap();

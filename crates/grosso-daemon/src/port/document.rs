@@ -2,7 +2,7 @@
 
 use super::registry::{KINDS, key_names, kinds_with};
 
-/// Returns the head and the rows of each table of ports in the documents, in Markdown.
+/// Returns the head and the rows of each port table in the documentation, as Markdown.
 pub fn port_tables() -> [(&'static str, String); 2] {
     let kinds = KINDS.iter().map(|kind| format!("| {} | {} |\n", kind.examples, kind.meaning));
     let rows: String = key_names().into_iter().map(row).collect();

@@ -39,8 +39,8 @@ pub trait PortDevice {
     /// Returns the port to open, which uses `features`; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
-    /// Explains the error with which the kernel refused to open `queues` queues. Returns `None` if this kind of device
-    /// has no better explanation than the text of the error.
+    /// Explains the error that the kernel returned when it refused to open `queues` queues. Returns `None` if this kind
+    /// of device has no better explanation than the error text.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.
@@ -53,7 +53,7 @@ pub trait PortDevice {
         Features::ALL
     }
 
-    /// Checks that the options of the device are compatible.
+    /// Checks that the device's options are compatible.
     ///
     /// # Errors
     /// The message says which option is wrong.
@@ -72,7 +72,7 @@ pub trait PortDevice {
         }
     }
 
-    /// Returns the layer of the packets; `None` if only the open device reports it.
+    /// Returns the layer of the packets; `None` if it is known only once the device is open.
     fn layer(&self) -> Option<Layer> {
         Some(Layer::Ethernet)
     }
@@ -107,12 +107,12 @@ pub trait PortDevice {
         Vec::new()
     }
 
-    /// Returns whether the threads of the path create sockets, in order to reconnect.
+    /// Returns whether the path's threads create sockets, in order to reconnect.
     fn makes_sockets(&self) -> bool {
         false
     }
 
-    /// Returns whether the threads of the path share memory with a VM.
+    /// Returns whether the path's threads share memory with a VM.
     fn shares_memory(&self) -> bool {
         false
     }
@@ -133,7 +133,7 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// Checks the MTU of a device whose packets have at most `longest` bytes.
+    /// Checks the MTU of a device whose packets are at most `longest` bytes long.
     pub(super) fn check(&self, device: &str, longest: u16) -> Result<(), String> {
         match self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
             Some(mtu) => {
@@ -165,9 +165,9 @@ pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
 /// Settings of a host behind a TUN or TAP device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Whether the host of the device terminates all TCP that it receives from the device, and forwards none.
+    /// Whether the host behind the device terminates all TCP that it receives from the device, and forwards none.
     pub terminates: bool,
-    /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
+    /// Whether each acknowledgment that the host sends for a train is expanded into one acknowledgment per packet.
     pub expand_acks: bool,
 }
 

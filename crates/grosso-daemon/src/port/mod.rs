@@ -46,7 +46,7 @@ registry::devices! {
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
 }
 
-/// Kind of a port whose name has no prefix with a colon.
+/// Kind of port that a name without a `KIND:` prefix refers to.
 const DEFAULT: &str = packet::KIND.word;
 
 impl Device {
@@ -132,7 +132,8 @@ impl PortSpec {
         device.check()
     }
 
-    /// Returns whether the host of the device terminates all TCP that it receives from the device, and forwards none.
+    /// Returns whether the host behind the device terminates all TCP that it receives from the device, and forwards
+    /// none.
     pub fn terminates(&self) -> bool {
         self.device.port().host().is_some_and(|host| host.terminates)
     }
@@ -143,7 +144,7 @@ impl PortSpec {
         self.device.port().host().is_some_and(|host| host.expand_acks)
     }
 
-    /// Returns whether packets of the port pass through stages before they reach the path.
+    /// Returns whether the port's packets pass through stages before they reach the path.
     pub fn has_stages(&self) -> bool {
         self.fragments.is_some() || self.esp.is_some()
     }

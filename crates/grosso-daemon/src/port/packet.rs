@@ -148,5 +148,5 @@ impl PortDevice for PacketDevice {
     }
 }
 
-/// Range of the number of slots of a transmit ring. The maximum is the length of the longest NIC queues.
+/// Range for the number of slots in a transmit ring. The maximum is the length of the longest NIC queues.
 const TRANSMIT_SLOTS: RangeInclusive<usize> = 2..=8192;

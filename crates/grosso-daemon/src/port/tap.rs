@@ -23,7 +23,7 @@ pub struct TapDevice {
     queue: QueueSettings,
 }
 
-/// Options of a queue of a TAP or TUN device.
+/// Options for one queue of a TAP or TUN device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueSettings {
     pub(super) host: HostSettings,

@@ -22,7 +22,7 @@ pub struct Unix {
     kind: UnixKind,
     /// Whether this side connects because the other program listens.
     connects: bool,
-    /// Path of the socket at which this side receives datagrams from the other program.
+    /// Path of the socket on which this side receives datagrams from the other program.
     local: Option<String>,
     /// Virtio header of the socket's frames.
     pub header: Option<Form>,
@@ -124,7 +124,7 @@ impl PortDevice for Unix {
         Some(refusal::unix(command, &self.name(), error))
     }
 
-    /// Returns the features of frames that the other program accepts with virtio headers.
+    /// Returns the features that the other program accepts in frames with virtio headers.
     fn features(&self) -> Features {
         self.offloads.map_or_else(usual_features, |Offloads(features)| features)
     }
@@ -171,7 +171,7 @@ impl fmt::Display for Unix {
     }
 }
 
-/// Offloads that the other program accepts. Without any, it accepts only unsegmented packets with complete checksums.
+/// Offloads that the other program accepts. Without any, it accepts only single packets with complete checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offloads(pub(super) Features);
 

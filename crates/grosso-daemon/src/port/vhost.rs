@@ -159,7 +159,7 @@ fn memory(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| (1..=MAPPED_BYTES_MAX).contains(bytes)).ok_or_else(wrong)
 }
 
-/// Returns the memory of this host, in bytes: no VM on it needs more, unless memory is overcommitted.
+/// Returns this host's memory in bytes: no VM on it needs more, unless memory is overcommitted.
 fn memory_of_host() -> u64 {
     let facts = sysinfo();
     let bytes = (facts.totalram as u64).saturating_mul(facts.mem_unit.into());

@@ -25,7 +25,7 @@ pub struct Description {
     pub forwarding: Option<Forwarding>,
     /// Whether echo requests probe the MTU of the path.
     pub probes: bool,
-    /// Smallest path MTU to which the tunnel's own MTU adapts, in bytes counted from the outer IP header.
+    /// Smallest path MTU that the tunnel's own MTU adapts to, in bytes counted from the outer IP header.
     pub mtu_min: Option<u16>,
 }
 
@@ -108,15 +108,14 @@ impl Description {
             && self.remotes().any(meets)
     }
 
-    /// Returns whether both tunnels receive at the same UDP port of the same address, which only one socket can use.
+    /// Returns whether both tunnels receive on the same UDP port at the same address, which only one socket can use.
     pub fn shares_port(&self, other: &Self) -> bool {
         let port = |end: &Endpoint| end.udp().map(|udp| (end.local, udp.destination));
         let own = port(&self.endpoint);
         own.is_some() && own == port(&other.endpoint)
     }
 
-    /// Returns whether one tunnel always sends from a UDP port at which the other receives, or from which the other
-    /// always sends.
+    /// Returns whether one tunnel always sends from a UDP port that the other receives on or always sends from.
     pub fn sends_from_port_of(&self, other: &Self) -> bool {
         let ports = |end: &Self| {
             let udp = end.endpoint.udp();
@@ -134,7 +133,7 @@ impl Description {
     /// socket for both directions.
     pub fn senders(&self, queues: usize) -> Option<usize> {
         let Udp { source, destination, .. } = self.endpoint.udp()?;
-        // A tunnel that sends from the port at which it receives has one socket for both.
+        // A tunnel that sends and receives on the same port has one socket for both.
         let is_shared = *source == (*destination..=*destination);
         // A socket's share of the ports must contain one for each queue, even the share that includes the receive port.
         let needed = queues + usize::from(source.contains(destination));
@@ -193,7 +192,7 @@ pub(super) fn default_udp() -> Udp {
     }
 }
 
-/// Default TTL or hop limit: the default of Linux for tunnels over IPv6 and for unicast.
+/// Default TTL or hop limit: Linux's default for tunnels over IPv6 and for unicast.
 pub(super) const TTL: u8 = 64;
 /// Default encapsulation limit (rule W61).
 pub(super) const ENCAPSULATION_LIMIT: u8 = 4;

@@ -91,7 +91,7 @@ pub fn ip(definition: &Definition) -> Exported {
     Exported { text, notes }
 }
 
-/// Returns whether packets carry their protocol in the generic protocol extension of VXLAN.
+/// Returns whether packets carry their protocol in VXLAN's generic protocol extension.
 fn is_generic(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }
@@ -120,7 +120,7 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
 /// Ethernet address of the forwarding entry that applies to groups and to unknown destinations.
 const ANYBODY: [u8; 6] = [0; 6];
 
-/// Returns the port for which the kernel needs a receiver, and the protocol that arrives there.
+/// Returns the port that the kernel needs a receiver for, and the protocol that arrives there.
 fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
     match &endpoint.carrier {
         Carrier::Udp(_) if kind.has_port() => None,

@@ -182,7 +182,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Returns the message that no key has this name, which also suggests the most similar key.
+/// Returns the message for an unknown key, which suggests the most similar key.
 pub(super) fn no_such_key(name: &str) -> String {
     if let Some(word) = name.strip_prefix("no").and_then(Keyword::named)
         && word.form.is_switch()

@@ -47,7 +47,7 @@ pub struct TunnelFacts {
     pub pid: Option<i32>,
     /// Short description of the tunnel.
     summary: String,
-    /// Tunnel in the syntax of `ip link`, from the type on.
+    /// Tunnel in the syntax of `ip link`, starting with the type.
     words: String,
     remote: IpAddr,
     /// Addresses of all remote endpoints, if there are several.
@@ -107,7 +107,7 @@ pub struct Traffic {
     pub tx_packets: u64,
 }
 
-/// Frames, and the packets that they stand for.
+/// Frames, and the packets that they represent.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Offload {
@@ -217,7 +217,7 @@ impl TunnelFacts {
         text
     }
 
-    /// Formats a remote endpoint, with the port at which it receives.
+    /// Formats a remote endpoint, with the port that it receives on.
     fn at_port(&self, remote: IpAddr) -> String {
         match self.udp {
             Some(ports) => SocketAddr::new(remote, ports.destination).to_string(),

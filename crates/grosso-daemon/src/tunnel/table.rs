@@ -16,7 +16,7 @@ use super::{
     words::Words,
 };
 
-/// A table with a key `type`, and the keywords of the type.
+/// Reads a table with the key `type` and the keywords of that type.
 impl<'de> Deserialize<'de> for Description {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Table;

@@ -12,7 +12,7 @@ pub(super) enum Form {
     SwitchOrNumber(u64),
     /// A number between these bounds, decimal or with `0x`, or one word from this list.
     Number(u64, u64, &'static [&'static str]),
-    /// A 32-bit number, or four 8-bit numbers separated by dots, as in keys of `ip`.
+    /// A 32-bit number, or four 8-bit numbers separated by dots, as in `ip`.
     Key,
     /// An IP address.
     Address,
@@ -170,7 +170,7 @@ pub(super) fn link_address(address: &[u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Parses pairs of addresses, each pair as one text or two.
+/// Parses pairs of addresses, each pair given as one string or two.
 fn entries(texts: &[&str]) -> Option<Vec<([u8; 6], IpAddr)>> {
     let mut words = texts.iter().flat_map(|text| text.split_whitespace());
     let mut entries = Vec::new();
@@ -251,5 +251,5 @@ fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resul
     Ok(())
 }
 
-/// Maximum number of 32-bit words of data in a Geneve option, because the length field has 5 bits.
+/// Maximum number of 32-bit words of data in a Geneve option, because the length field is 5 bits long.
 const OPTION_WORDS_MAX: usize = 31;

@@ -1,5 +1,5 @@
-//! A live port whose kind is chosen at run time. Because of this type, all data paths have the same Rust type, instead
-//! of one type for each pair of port kinds.
+//! A live port whose kind is chosen at run time. It gives all data paths one Rust type, instead of one type for each
+//! pair of port kinds.
 
 use std::{io, os::fd::RawFd};
 
@@ -32,7 +32,7 @@ pub enum Opening {
     },
     /// A queue of a TUN or TAP device that another program opened and passed on as a descriptor.
     Passed {
-        /// Number of the descriptor, which stays open.
+        /// Descriptor number. The descriptor stays open.
         number: RawFd,
         /// Options of the port.
         options: TapOptions,
@@ -63,8 +63,8 @@ impl Opening {
     /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Returns any error from the ports, and [`io::ErrorKind::InvalidInput`] if an inherited descriptor is to have more
-    /// than one queue.
+    /// Returns any error from the ports, and [`io::ErrorKind::InvalidInput`] if more than one queue is requested for an
+    /// inherited descriptor.
     pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
@@ -171,7 +171,7 @@ fn open_tun(
 ) -> io::Result<Vec<LivePort>> {
     options.multi_queue = queues > 1;
     let first = match TapPort::open(name, layer, &options) {
-        // A device that was created for several queues can be opened only with the multi-queue flag, even for one
+        // A device that was created with several queues can be opened only with the multi-queue flag, even for one
         // queue.
         Err(error) if queues == 1 && ErrorClass::of(&error) == ErrorClass::Malformed => {
             options.multi_queue = true;

@@ -3,12 +3,12 @@
 use grosso::fair::FairShare;
 use grosso_sys::packet::{ReceiveRing, RingFrame};
 
-/// A receive ring. The ring tracks the flows of its frames only while no slot outside the reserve is free.
+/// A receive ring that drops frames of greedy flows. It tracks flows only while no slot outside the reserve is free.
 #[derive(Debug)]
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,
     fair: Option<Box<FairShare>>,
-    /// Number of frames of greedy flows that were dropped.
+    /// Number of dropped frames from greedy flows.
     pub(super) shed: u64,
     /// Number of frames to receive before the next check of the reserve.
     until_look: usize,
@@ -20,7 +20,7 @@ impl FairRing {
         Self { ring, fair, shed: 0, until_look: 0 }
     }
 
-    /// Selects frames to drop if only the reserve of the ring is free, so that the reserve remains free.
+    /// Selects frames to drop if only the ring's reserve is free, to keep the reserve free.
     pub(super) fn relieve(&mut self, now_ns: u64) {
         if self.until_look > 0 {
             return;
@@ -37,7 +37,7 @@ impl FairRing {
         fair.shed(kept, now_ns);
     }
 
-    /// Returns the next frame that was not selected to be dropped.
+    /// Returns the next frame that was not selected for dropping.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {
@@ -70,7 +70,7 @@ fn kept(slots: usize) -> usize {
 /// Number of slots reserved for other flows in a long ring: enough for the 1500-byte packets that arrive in 1.3 ms at
 /// 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
-/// Number of times per pass through the ring that the ring checks the reserve. More checks would cost time, because the
+/// Number of checks of the reserve per pass through the ring. More frequent checks would cost time, because the
 /// kernel's write position is not in the cache.
 const LOOK_SHARE: usize = 64;
 

@@ -39,7 +39,7 @@ pub(super) enum Arrival {
 }
 
 impl FrameReceiver {
-    /// Creates a receiver of frames of at most `frame_bytes_max` bytes. A call of [`Self::receive`] ends with the frame
+    /// Creates a receiver of frames of at most `frame_bytes_max` bytes. A call to [`Self::receive`] ends with the frame
     /// that brings the number of packets to `packets_max`.
     pub(super) fn new(incoming: Incoming, frame_bytes_max: usize, packets_max: usize) -> Self {
         let bytes_max = incoming.header_len() + frame_bytes_max;
@@ -104,7 +104,7 @@ fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     }
 }
 
-/// Parser of the virtio headers of received frames. No field is trusted.
+/// Parser for the virtio headers of received frames, which are untrusted input.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) link: LinkType,

@@ -63,7 +63,7 @@ pub struct PacketOptions {
     pub transmit_slots: usize,
     /// Whether to bypass the queueing discipline and send directly to the driver.
     pub qdisc_bypass: bool,
-    /// Whether to receive no frames, because another socket receives the frames of the interface.
+    /// Whether to receive no frames, because another socket receives the interface's frames.
     pub transmit_only: bool,
     /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
@@ -74,8 +74,8 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Returns options for superframes in both directions, and for a receive ring that can hold the 1500-byte packets
-    /// that arrive in 5 ms at 10 Gb/s.
+    /// Returns options for superframes in both directions, with a receive ring that holds 5 ms of 1500-byte packets at
+    /// 10 Gb/s.
     fn default() -> Self {
         Self {
             virtio_header: true,
@@ -105,7 +105,7 @@ impl Default for PacketOptions {
 #[derive(Debug)]
 pub struct PacketPort {
     name: InterfaceName,
-    /// Socket for queries about the interface. It belongs to the network namespace in which the port was opened.
+    /// Socket for queries about the interface. It belongs to the network namespace that the port was opened in.
     control: Control,
     ring: FairRing,
     /// Memory for frames longer than a slot.
@@ -224,7 +224,7 @@ impl PacketPort {
         }
     }
 
-    /// Reads a whole frame if its slot contains only the start of the frame. `status` is the status of the slot.
+    /// Reads a whole frame whose slot contains only its start. `status` is the slot's status.
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {
@@ -378,7 +378,7 @@ impl Port for PacketPort {
     }
 }
 
-/// Opens the receive ring. If superframes may wait in the socket's queue, the slots need room only for packets.
+/// Opens the receive ring. If superframes may wait in the socket's queue, the slots only have to hold single packets.
 fn open_ring(
     socket: PacketSocketBuilder,
     control: &Control,
@@ -413,7 +413,7 @@ fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
-/// Returns the layout for packets of this MTU and their headers: 4096 slots for packets of common lengths, and at least
+/// Returns a layout for packets of `mtu` bytes plus headers: 4096 slots for packets of common lengths, and at least
 /// 1024 slots for longer packets.
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
@@ -421,8 +421,8 @@ fn layout_of(mtu: usize) -> RingLayout {
     RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
-/// Returns the features that the virtio header of a packet socket can express. The header has no fields for tunnels
-/// (rule V21).
+/// Returns the features that a packet socket's virtio header can express. The header has no fields for tunnels (rule
+/// V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -438,22 +438,22 @@ fn possible(form: Option<Form>) -> Features {
 
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
-/// doubles the requested size. The queue can hold the superframes that arrive in 30 ms at 10 Gb/s. It takes memory only
-/// for frames that are waiting.
+/// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping (the kernel doubles the
+/// requested size to cover it). The queue holds 30 ms of superframes at 10 Gb/s. It uses memory only for waiting
+/// frames.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
 /// Size in bytes of a buffer for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;
-/// Number of slots for superframes if they may not wait in the queue. The slots hold the superframes that arrive in 100
-/// ms at 10 Gb/s, or the 1500-byte packets that arrive in 2.5 ms.
+/// Number of slots for superframes if they may not wait in the queue. The slots hold 100 ms of superframes or 2.5 ms of
+/// 1500-byte packets at 10 Gb/s.
 const SUPERFRAME_SLOTS: usize = 2048;
 /// Minimum number of slots for packets.
 const SLOTS_MIN: usize = 1024;
 /// Maximum slot length for packets in bytes: the longer the packets, the less the cost of a system call per packet
 /// matters.
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// Number of bytes of a slot that are needed in addition to the packet, for the kernel's header, the virtio header, the
-/// Ethernet header and tags.
+/// Number of slot bytes that are needed in addition to the packet: the kernel's header, the virtio header, the Ethernet
+/// header and tags.
 const SLOT_HEADERS_BYTES: usize = 160;
-/// Default number of slots of a transmit ring: enough for the 1500-byte packets of 0.3 ms at 10 Gb/s.
+/// Default number of slots of a transmit ring: enough for 0.3 ms of 1500-byte packets at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

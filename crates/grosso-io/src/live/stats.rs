@@ -5,7 +5,7 @@ use grosso::{reasons, vnet::VnetError};
 use crate::port::PortCounter;
 
 reasons! {
-    /// Event at a live port.
+    /// Event on a live port.
     LiveEvent {
         /// A received frame was longer than its buffer, or than its slot while the socket buffer was full
         /// (`rx-buf-len`), and was dropped.
@@ -41,7 +41,7 @@ reasons! {
 }
 
 impl LiveEvent {
-    /// Returns whether the event means a lost frame.
+    /// Returns whether a frame was lost.
     #[must_use]
     pub const fn is_loss(self) -> bool {
         !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed | Self::TransmitNoRing)
@@ -92,7 +92,7 @@ impl LiveStats {
         events.chain(refused)
     }
 
-    /// Returns the sums of two sets of counters, for example of the two halves of a device.
+    /// Returns the sum of two sets of counters, for example of the two halves of a device.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let sum = |to: &mut [u64], from: &[u64]| {

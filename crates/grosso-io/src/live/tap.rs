@@ -102,8 +102,8 @@ pub struct TapWriter {
 }
 
 impl TapPort {
-    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. This is a TAP device
-    /// for [`Layer::Ethernet`] and a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
+    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The device is TAP for
+    /// [`Layer::Ethernet`] and TUN for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
     ///
     /// # Errors
     /// Returns any error from [`TunBuilder::open`].
@@ -403,7 +403,7 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
         | Features::TCP_SEGMENTATION
         | Features::TCP_ECN_SEGMENTATION
         | Features::TCP6_SEGMENTATION
-        // The stack ignores the identification of received packets that are not fragmented.
+        // The stack ignores the IP identification of received packets that are not fragmented.
         | Features::TCP_MANGLEID_SEGMENTATION
         // The kernel checks superframes that come from this device (rule V7).
         | Features::GSO_ROBUST;
@@ -433,7 +433,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each offload requires the offloads before it (rule V30), so it is omitted if one of these is.
+        // Each offload requires the offloads before it (rule V30), so it is omitted if any of them is missing.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

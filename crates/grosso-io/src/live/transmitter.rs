@@ -20,7 +20,8 @@ use super::{
     tx_offload::{Queued, Wire},
 };
 
-/// Transmitter of an interface. It passes each frame to the ring or to the socket, and keeps the order of the frames.
+/// Transmitter for an interface. It passes each frame to the ring or to the socket, and preserves the order of the
+/// frames.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
@@ -29,11 +30,11 @@ pub(super) struct Transmitter {
     ring_bytes_max: usize,
     /// Maximum frame length without tags that the device accepted when it was opened, in bytes.
     frame_bytes_max: usize,
-    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). Further packets would also be dropped,
-    /// although the socket has room.
+    /// Whether the device queue dropped the last packet (`ENOBUFS`). Further packets would also be dropped, although
+    /// the socket has room.
     drops: bool,
-    /// Number of remaining sends through the socket that check for room first. They begin after the send buffer was
-    /// full, because on a slow link it soon fills up again.
+    /// Number of upcoming sends through the socket that check for room first. The checks start when the send buffer has
+    /// been full, because on a slow link it soon fills up again.
     careful_sends: u32,
     socket: PacketSocket,
 }
@@ -80,7 +81,7 @@ impl Transmitter {
     }
 
     /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes, or `None`
-    /// while the queue of the device is full, because no descriptor signals that state.
+    /// while the device queue is full, because no descriptor signals when it has room again.
     pub(super) fn blocked(&self, frame_len: usize) -> Option<BorrowedFd<'_>> {
         match &self.ring {
             _ if self.drops => None,
@@ -136,8 +137,8 @@ impl Wire for Transmitter {
         sent
     }
 
-    /// Returns the event for a frame that is too long. On a packet socket, the kernel permits a frame to exceed the MTU
-    /// only by an 802.1Q tag.
+    /// Returns the event for a frame that is too long. On a packet socket, the kernel lets a frame exceed the MTU only
+    /// by the length of an 802.1Q tag.
     fn too_long(&self, frame: &[u8]) -> LiveEvent {
         let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
         let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
@@ -152,16 +153,16 @@ impl Wire for Transmitter {
     }
 }
 
-/// Maximum number of frames in a batch, which one call sends.
+/// Maximum number of frames that one call sends.
 pub(super) const BATCH: usize = 64;
-/// Number of sends that check for room first after the send buffer of the socket was full. With this number, less than
-/// 1 % of the sends to a slow link are refused.
+/// Number of sends that check for room first after the socket's send buffer was full. With this many, less than 1 % of
+/// the sends to a slow link are refused.
 const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;
-/// Upper bound of the number of bytes that the kernel reserves in a slot.
+/// Upper bound on the number of bytes that the kernel reserves in a slot.
 const SLOT_HEADER_BYTES: usize = 64;
-/// Minimum slot length in bytes, for Ethernet's usual MTU.
+/// Minimum slot length in bytes, for the usual Ethernet MTU.
 const SLOT_BYTES_MIN: usize = 1664;
 /// Maximum slot length in bytes, for jumbo frames. The longer the frames, the less the cost of a system call per frame
 /// matters.

@@ -1,5 +1,5 @@
-//! Transmits to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
-//! that the kernel refuses.
+//! Transmits to a device: writes virtio headers, queues frames that the kernel has no room for, and handles frames that
+//! the kernel refuses.
 
 use std::{
     collections::VecDeque,
@@ -23,12 +23,12 @@ use grosso_wire::{
 use super::stats::{LiveEvent, LiveStats};
 use crate::port::Transmitted;
 
-/// Sink of frames, each preceded by its virtio header.
+/// Sink for frames, each preceded by its virtio header.
 pub(crate) trait Wire {
     /// Sends one frame from its parts.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends frames from the front of the queue and returns the number of frames sent. An error concerns the first
+    /// Sends frames from the front of the queue and returns the number of frames sent. An error applies to the first
     /// frame.
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
         let Some(first) = frames.front() else { return Ok(0) };
@@ -50,7 +50,7 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Sender that prepares frames for a device and queues frames for which the kernel has no room.
+/// Sender that prepares frames for a device and queues frames that the kernel has no room for.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,
@@ -63,16 +63,16 @@ pub(crate) struct TxOffload {
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,
     stack: Stack,
-    /// Virtio header, and the changed part at the start of the frame.
+    /// Virtio header, followed by the modified start of the frame.
     head: Vec<u8>,
     /// An empty vector kept for its capacity.
     parts: Vec<IoSlice<'static>>,
     pub(crate) stats: LiveStats,
 }
 
-/// A frame that is ready to be sent, and whose first bytes are in [`TxOffload::head`].
+/// A frame that is ready to be sent, with its first bytes in [`TxOffload::head`].
 struct Prepared {
-    /// Number of bytes of the first slice that were copied to `head`.
+    /// Number of bytes that were copied from the first slice to `head`.
     copied: usize,
     /// The metadata of the frame as sent.
     meta: Meta,
@@ -100,8 +100,8 @@ impl TxOffload {
         }
     }
 
-    /// Prepares for another device, with its own features and header format. Frames that are queued for the previous
-    /// device are dropped.
+    /// Switches to another device, with its own features and header format. Drops the frames that are queued for the
+    /// previous device.
     #[cfg(feature = "vhost")]
     pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
         self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
@@ -276,8 +276,8 @@ impl TxOffload {
         packets
     }
 
-    /// Sends a prepared frame: the head, and the slices after it. If there are few slices, their list is on the stack,
-    /// because allocating it would cost more than everything else for a short frame.
+    /// Sends a prepared frame: the head, and the slices after it. A short list of slices is built on the stack, because
+    /// for a short frame, an allocation would cost more than everything else.
     fn send(
         &mut self,
         slices: &[&[u8]],
@@ -317,8 +317,8 @@ impl TxOffload {
         Queued { bytes, meta: prepared.meta }
     }
 
-    /// Writes the virtio header, and the changed part at the start of the frame. If the device completes checksums, a
-    /// verified checksum is replaced by the pseudo-header sum. If the frame has a VLAN tag, the tag is inserted.
+    /// Writes the virtio header and the modified start of the frame. If the device completes checksums, a verified
+    /// checksum is replaced by the pseudo-header sum. If the frame has a VLAN tag, the tag is inserted.
     fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
         let first = slices.first().copied().unwrap_or_default();
         let mut meta = *meta;
@@ -376,7 +376,7 @@ impl TxOffload {
     }
 }
 
-/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
+/// Empties a vector and gives its elements a new lifetime. Collecting in place keeps the allocation.
 pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()
@@ -393,7 +393,7 @@ const BY_RARITY: [Features; 5] = [
 
 /// Length in bytes of an Ethernet frame's addresses, which precede the tag or the EtherType.
 const ADDRESSES_LEN: usize = 12;
-/// Number of slices after the first that a frame with few slices may have.
+/// Maximum number of slices, not counting the first, in a list that is built on the stack.
 const REST_FEW: usize = 4;
 /// Maximum number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

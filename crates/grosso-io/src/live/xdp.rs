@@ -34,7 +34,7 @@ use crate::{
 pub struct XdpPortOptions {
     /// Queue of the interface.
     pub queue: u32,
-    /// Options of the socket. Packets in several buffers are not supported.
+    /// Options of the socket. Multi-buffer packets are not supported.
     pub socket: XdpOptions,
     /// Whether to treat the checksum of a packet as partial if the field holds the pseudo-header sum. A sender on the
     /// same host that uses checksum offload sends such packets, and AF_XDP does not mark them. Leave this option off on
@@ -123,7 +123,7 @@ impl XdpPort {
         self.name.as_str()
     }
 
-    /// Returns the point of the receive path at which packets are redirected.
+    /// Returns the point in the receive path at which packets are redirected.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.program.mode()
@@ -152,7 +152,7 @@ impl XdpPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// Converts an error of the socket. An interface that is down is not an error, because it may come up again.
+    /// Converts a socket error. An interface that is down is not an error, because it may come up again.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
         match ErrorClass::of(&error) {
@@ -225,7 +225,7 @@ impl Port for XdpPort {
         }
         self.waiting.push(frame);
         if self.waiting.len() >= BATCH {
-            // Frames for which there is no room are kept. There cannot be more of them than chunks.
+            // Frames are kept while there is no room for them. There cannot be more such frames than chunks.
             let _ = self.flush()?;
         }
         Ok(Transmitted::Taken)

@@ -125,7 +125,7 @@ fn recorded_frames_read_back_with_times_directions_and_metadata() {
     assert_eq!(far.transmit(&[&segment(1)], &stamped).unwrap(), Transmitted::Taken);
     assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut port, 5), [(segment(1), stamped), (frame.clone(), meta)]);
-    // A superframe arrives in slices, and gets the time of the caller's last receive.
+    // A superframe arrives in slices, and is recorded with the time of the caller's last receive.
     let (head, rest) = frame.split_at(90);
     let (middle, end) = rest.split_at(1000);
     assert_eq!(port.transmit(&[head, middle, end], &meta).unwrap(), Transmitted::Taken);
@@ -274,7 +274,7 @@ struct Stalled(mpsc::Receiver<()>, SharedFile);
 
 impl Write for Stalled {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The sender has been dropped when the stall is over.
+        // The stall ends when the sender is dropped.
         let _ = self.0.recv();
         self.1.write(bytes)
     }
@@ -297,7 +297,7 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
     assert_eq!(receive(&mut far, 0).len(), 1000, "frames are forwarded while the file stalls");
-    // The thread may hold one batch, and another one waits.
+    // The thread may hold one batch, while another one is waiting.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
     assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);

@@ -1,4 +1,4 @@
-//! The queues of a data path, each of which has its own thread. The threads work independently, but end together.
+//! The queues of a data path, each on its own thread. The threads work independently, but end together.
 //!
 //! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side scaling use the hash of
 //! the flow. A TUN or TAP device delivers the frames of a flow to the queue that last wrote a frame of this flow. Once
@@ -20,10 +20,10 @@ use grosso_sys::scheduling::{allowed_processors, pin};
 use super::{DataPath, Handle, Snapshot};
 use crate::port::{Port, PortError};
 
-/// Maximum number of queues of a data path, which is the size of the socket map of the AF_XDP program.
+/// Maximum number of queues of a data path, which is the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
 
-/// Options of the threads of a group.
+/// Options for the threads of a group.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOptions {
     /// CPUs for the paths: path `n` is pinned to CPU `processors[n % processors.len()]`. If the list is empty, the
@@ -75,8 +75,8 @@ struct Common {
 
 impl Group {
     /// Starts a thread for each path. The thread name is the first 11 characters of `name` and the queue number,
-    /// because the kernel limits names. The function returns after all threads are pinned and prepared. `ended` is
-    /// called once all paths have ended, on their own or because of [`Group::stop`].
+    /// because the kernel limits the length of names. The function returns after all threads are pinned and prepared.
+    /// `ended` is called once all paths have ended, on their own or because of [`Group::stop`].
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::InvalidInput`] if there are no paths or more than [`QUEUES_MAX`], or if the caller may
@@ -140,7 +140,7 @@ impl Group {
         &self.common.handles
     }
 
-    /// Waits without a limit until all paths have ended. Returns the error of the first path that failed, and a
+    /// Waits without a time limit until all paths have ended. Returns the error of the first path that failed, and a
     /// snapshot of each path that did not panic.
     pub fn join(mut self) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.wait();
@@ -181,10 +181,10 @@ impl Group {
     }
 }
 
-/// Interval between checks for whether all threads have ended.
+/// Interval at which to check whether all threads have ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// Returns the message of a panic.
+/// Returns the panic message.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -210,7 +210,7 @@ fn bind(processor: usize) -> io::Result<()> {
     pin(None, processor).map_err(context)
 }
 
-/// Work of a thread before its path runs.
+/// Work that a thread does before its path runs.
 struct Setup {
     processor: Option<usize>,
     prepare: Option<fn() -> io::Result<()>>,

@@ -56,11 +56,10 @@ pub struct RunOptions {
     pub left_to_right: PathOptions,
     /// Direction from the right port to the left port.
     pub right_to_left: PathOptions,
-    /// Time for which the thread busy-polls after the last frame before it sleeps. Busy-polling can be cheaper than a
-    /// wake-up.
+    /// Time to busy-poll after the last frame before the thread sleeps. Busy-polling can be cheaper than a wake-up.
     pub busy_poll: Duration,
-    /// Maximum time to wait on shutdown for the transmit port to have room for held packets. Packets for which there is
-    /// still no room are dropped.
+    /// Maximum time to wait on shutdown for the transmit port to have room for held packets. Packets that it still has
+    /// no room for are dropped.
     pub drain: Duration,
 }
 
@@ -109,7 +108,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct End<L, R> {
-    /// `Ok` if the path was stopped or a port finished, otherwise the error of the port that failed.
+    /// `Ok` if the path was stopped or a port finished, otherwise the error from the port that failed.
     pub result: Result<(), PortError>,
     /// The left port.
     pub left: L,
@@ -173,8 +172,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
         self.shared.handle()
     }
 
-    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets for which
-    /// there is room.
+    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets that there
+    /// is room for.
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and trains are held a little longer.
         let _ = wait_exactly();
@@ -312,7 +311,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
 }
 
 impl Snapshot {
-    /// Creates a snapshot from the counters of both directions, of the left and the right port, and of the thread.
+    /// Creates a snapshot from the counters of both directions, both ports, and the thread.
     #[inline(never)]
     fn new(
         [there, back]: [(&DirectionStats, Option<&CoalesceStats>); 2],
@@ -335,7 +334,8 @@ impl Snapshot {
     }
 }
 
-/// Returns the counters of a port. The function is compiled once for each type of port, and not for each pair of types.
+/// Returns the counters of a port. The function is compiled once for each type of port, rather than for each pair of
+/// types.
 #[inline(never)]
 fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     let mut counters = Vec::new();
@@ -357,8 +357,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum time in nanoseconds for which arriving frames wait, even if a train is held for longer. In this time, about
-/// 80 packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
+/// Maximum time in nanoseconds that arriving frames wait, even if a train is held for longer. At 10 Gb/s, about 80
+/// packets of 1500 bytes arrive in this time, far fewer than a ring of 2048 slots can hold.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const FULL_PORT_RETRY_NS: u64 = 1_000_000;

@@ -12,7 +12,7 @@ use grosso_sys::wait::{Event, Interest, SOURCES_MAX, wait_for};
 use super::{FULL_PORT_RETRY_NS, now_ns};
 use crate::port::Port;
 
-/// Events at a port for which the thread waits.
+/// Port events that the thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
     /// Whether to wait for the arrival of frames.
@@ -26,8 +26,8 @@ type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
 /// Sleeper for the thread of a data path, which waits until a port has an event.
 ///
-/// Descriptors are registered only during a sleep, so a frame that arrives while the thread works
-/// costs the kernel no wake-up.
+/// Descriptors are registered only during a sleep, so a frame that arrives while the thread is running costs the kernel
+/// no wake-up.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
     /// Number of sleeps.

@@ -43,11 +43,11 @@ use crate::{
 /// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
 /// read-only. Fragments must be reassembled first.
 ///
-/// In tunnel mode, packets that were encrypted here and then arrive here again to be encrypted are dropped and counted,
-/// as are fragments of such packets ([`LoopGuard`]).
+/// In tunnel mode, packets that this stage encrypted and that come back to be encrypted again are dropped and counted,
+/// as are their fragments ([`LoopGuard`]).
 ///
-/// An encrypted packet has used its sequence number. Packets for which the inner port has no room are therefore queued
-/// here, and no further frame is accepted until they are sent.
+/// Encrypting a packet uses up a sequence number. Encrypted packets that the inner port has no room for are therefore
+/// queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct EspStage<P: Port> {
     port: P,
@@ -74,7 +74,7 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     /// Filter that drops packets that this stage itself has encrypted; used in tunnel mode.
     own: Option<OwnPackets>,
@@ -136,7 +136,7 @@ impl<P: Port> EspStage<P> {
         self.pair.encryptor.overhead_max()
     }
 
-    /// Returns addresses and lengths of the expanded keys in memory, for `mlock(2)`.
+    /// Returns the addresses and lengths of the expanded keys in memory, for `mlock(2)`.
     #[must_use]
     pub fn secrets(&self) -> [(*const u8, usize); 2] {
         [self.pair.encryptor.secret(), self.pair.decryptor.secret()]
@@ -385,8 +385,7 @@ impl<P: Port> Port for EspStage<P> {
         self.port.frames_kick().or_else(recorded)
     }
 
-    /// Returns the path MTU of the inner port minus the maximum overhead, so that it applies to packets with any
-    /// padding.
+    /// Returns the path MTU of the inner port minus the maximum overhead, so that packets with any padding fit.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }
@@ -451,7 +450,7 @@ impl<P: Port> EspStage<P> {
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
     }
 
-    /// Returns whether the answer of the recorder wakes the thread through a descriptor.
+    /// Returns whether the recorder's answer wakes the thread through a descriptor.
     #[cfg(unix)]
     fn is_notified_by_recorder(&self) -> bool {
         !self.held.is_empty() && self.port.frames_kick().is_none()
@@ -471,15 +470,15 @@ impl<P: Port> EspStage<P> {
 
 /// Maximum number of decrypted packets that wait until their numbers are recorded; further packets are dropped.
 const HELD_MAX: usize = 1024;
-/// Maximum total length of these packets in bytes.
+/// Maximum total length of the held packets in bytes.
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Time in nanoseconds without a packet after which the record of received numbers is reduced to the numbers that
 /// actually arrived.
 const SETTLE_NS: u64 = 10_000_000;
-/// Interval in nanoseconds between checks for an answer of the recorder that no descriptor signals.
+/// Interval in nanoseconds between checks for the recorder's answer if no descriptor signals it.
 const RECORDED_AGAIN_NS: u64 = 1_000_000;
 
-/// Decrypts a packet in a buffer of the stage, and also returns its sequence number.
+/// Decrypts a packet in one of the stage's buffers, and also returns its sequence number.
 fn open(
     bytes: &[u8],
     meta: &Meta,

@@ -26,8 +26,8 @@ pub struct FragmentationOptions {
     /// Maximum length of a transmitted packet in bytes including the IP header, like the MTU in `ip link`. `None` sends
     /// packets of any length unfragmented, unless they arrived in fragments.
     pub mtu: Option<u16>,
-    /// Whether to also fragment packets that exceed the reported path MTU ([`Port::path_hint`]). Set this for ports for
-    /// which the kernel does not fragment, for example raw IPv6 sockets.
+    /// Whether to also fragment packets that exceed the reported path MTU ([`Port::path_hint`]). Set this for ports
+    /// whose packets the kernel does not fragment, for example raw IPv6 sockets.
     pub follows_path: bool,
     /// Whether to fragment IPv4 packets even if DF is set. Such packets get a new identification, and DF is clear in
     /// their fragments.
@@ -65,7 +65,7 @@ impl FragmentationOptions {
 ///
 /// A packet that is longer than the MTU and has DF set or cannot be fragmented is dropped and counted by reason. The
 /// ICMP error of RFC 1812 section 4.3.3.3 that a router would send is not sent, because the stage has no address to
-/// send it from. Configure senders of IPv4 packets with DF with an MTU that fits, or set
+/// send it from. Give senders of IPv4 packets with DF an MTU that fits, or set
 /// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length. A superframe passes
 /// if each of its packets fits, and is segmented otherwise.
 ///
@@ -78,7 +78,7 @@ pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
     segmenting: Segmenting,
-    /// The configured MTU, if packets must also fit into a smaller path MTU.
+    /// The configured MTU, if packets must also fit a smaller path MTU.
     path_from: Option<u16>,
 }
 
@@ -175,7 +175,7 @@ impl<P: Port> Fragmentation<P> {
     }
 
     /// Returns the number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each fragment
-    /// holds a buffer of the port.
+    /// holds one of the port's buffers.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_fragments())

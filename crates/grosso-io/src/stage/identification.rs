@@ -1,10 +1,10 @@
-//! Chooses the identifications of fragments. The same pair of addresses does not soon get the same identification
-//! again, and outsiders cannot predict identifications.
+//! Chooses identifications for fragments. An identification is not soon repeated for the same pair of addresses, and
+//! outsiders cannot predict it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Identifications from the hash-based algorithm of RFC 7739 section 5.3: a counter shared by several pairs of
-/// addresses, plus an offset for each pair.
+/// Generator of identifications that uses the hash-based algorithm of RFC 7739 section 5.3: a counter shared by several
+/// pairs of addresses, plus an offset for each pair.
 #[derive(Debug)]
 pub(super) struct Identifications {
     secret: u64,

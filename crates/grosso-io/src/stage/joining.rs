@@ -13,11 +13,11 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// Reassembly of the fragments that a port receives.
+/// Reassembler for the fragments that a port receives.
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,
-    /// Whether datagrams record the sizes of the fragments in which they arrived.
+    /// Whether datagrams record the sizes of the fragments that they arrived in.
     forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call has returned.
@@ -25,7 +25,7 @@ pub(super) struct Joining {
     /// Frames beyond the number requested. They occur only with
     /// [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual), where one fragment can release others.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
 }
 

@@ -6,7 +6,7 @@ use grosso::Meta;
 
 use crate::port::{Port, PortError, Transmitted};
 
-/// Frames that wait for room, stored back to back.
+/// Frames waiting for room, stored back to back.
 ///
 /// A stage accepts no frame while any are waiting, so the queue holds at most the frames created from one frame.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Outbox {
         Ok(Transmitted::Taken)
     }
 
-    /// Passes on waiting frames and flushes the port. A port that batches may have room after sending its batch, so the
+    /// Passes on waiting frames and flushes the port. A batching port may have room after sending its batch, so the
     /// queue is then drained again.
     pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         if self.drain(to)? == Transmitted::NoRoom {

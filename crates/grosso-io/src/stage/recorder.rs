@@ -114,8 +114,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that `numbers` are recorded, unless a request is still unanswered. Numbers that are already recorded
-    /// are available immediately.
+    /// Requests that `numbers` be recorded, unless a request is still unanswered. Numbers that are already recorded are
+    /// available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);
@@ -170,8 +170,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If this fails, more
-    /// numbers than were used remain recorded.
+    /// Records the last numbers, and waits up to [`ANSWER_WAIT`] until they are recorded. If this fails, more numbers
+    /// than were used remain recorded.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {
             Writer::Here(file) => {
@@ -179,7 +179,7 @@ impl SequenceRecorder {
             }
             #[cfg(unix)]
             Writer::Apart { link, .. } => {
-                // The timeout of the socket was set when the recorder was created.
+                // The socket's timeout was set when the recorder was created.
                 let _ = link.set_nonblocking(false);
                 if self.is_waiting() && self.poll() == RecordState::Waiting {
                     return;
@@ -213,7 +213,7 @@ impl SequenceRecorder {
     }
 }
 
-/// Records requested numbers in the file of these keys until the other side disconnects. Run it in a thread that may
+/// Records requested numbers in the file for these keys until the other side disconnects. Run it in a thread that may
 /// wait for the disk.
 #[cfg(unix)]
 pub fn record(file: File, keys: u128, mut link: UnixStream) {

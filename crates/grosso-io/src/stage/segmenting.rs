@@ -107,7 +107,7 @@ impl Segmenting {
         self.mtu = Some(mtu);
     }
 
-    /// Sends a frame, in fragments if it is too long. Packets for which the port has no room are queued here, and no
+    /// Sends a frame, in fragments if it is too long. Packets that the port has no room for are queued here, and no
     /// other frame is accepted until they are sent.
     pub(super) fn transmit(
         &mut self,
@@ -135,8 +135,8 @@ impl Segmenting {
         self.outbox.flush(to)
     }
 
-    /// Returns whether each packet of a frame fits the MTU and did not arrive in fragments. The length alone decides
-    /// for nearly all frames, so it is checked before the headers.
+    /// Returns whether each packet of a frame fits the MTU and did not arrive in fragments. For nearly all frames, the
+    /// length alone gives the answer, so it is checked before the headers.
     fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         if meta.fragmented.is_some() {
             return false;
@@ -208,8 +208,8 @@ impl Segmenting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // The checksum is updated for the changed fields, so that a wrong one stays wrong. A checksum of zero is
-            // left for a device to compute.
+            // The checksum is updated for the changed fields, so that a wrong checksum stays wrong. A checksum of zero
+            // is left for a device to compute.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };
@@ -287,7 +287,7 @@ impl Segmenting {
         result
     }
 
-    /// Sends all fragments of one packet, and queues fragments for which the port has no room.
+    /// Sends all fragments of one packet, and queues fragments that the port has no room for.
     fn send(&mut self, mut plan: Fragments<'_>, to: &mut impl Port) -> Result<(), PortError> {
         self.stats.cut += 1;
         self.scratch.resize(plan.packet_len_max(), 0);
@@ -334,7 +334,7 @@ const fn place(reason: NoFragments) -> usize {
 
 const SUPERFRAME: usize = 8;
 
-/// Reasons for which a packet longer than the MTU is dropped: counter name and description.
+/// Reasons for dropping a packet longer than the MTU: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
     ("frag_dont_fragment", "DF forbids fragmentation of a packet longer than the MTU."),
     ("frag_mtu_too_small", "The MTU leaves no room for data after the headers of a packet."),

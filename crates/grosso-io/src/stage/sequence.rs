@@ -34,7 +34,7 @@ pub struct Numbers {
 }
 
 impl SequenceFile {
-    /// Opens the file of the keys with this fingerprint. If there is no file, creates one that records no number as
+    /// Opens the file for the keys with this fingerprint. If there is no file, creates one that records no number as
     /// used.
     ///
     /// The fingerprint must reveal nothing about the keys: use a digest.
@@ -132,7 +132,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Maximum time to wait for the lock of the file.
+/// Maximum time to wait for the file lock.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Pause between attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -157,7 +157,7 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     }
 }
 
-/// Parses the fingerprint and the numbers. Returns `None` for a truncated text, even if its digits look complete.
+/// Parses the fingerprint and the numbers. Returns `None` for truncated text, even if its digits look complete.
 fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;
@@ -174,7 +174,7 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/2";
-/// Upper bound of the length of the file in bytes.
+/// Upper bound on the length of the file in bytes.
 const TEXT_BYTES_MAX: u64 = 256;
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
     fn numbers_are_there_again_and_nobody_else_gets_them_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edge.sequence");
-        // Left by a program that was killed while it created the file.
+        // File left behind by a program that was killed while creating it.
         std::fs::write(folder.path().join("edge.sequence.new"), "half").unwrap();
         let mut first = SequenceFile::open(&path, KEYS).unwrap();
         assert_eq!(first.numbers(), Numbers::default());

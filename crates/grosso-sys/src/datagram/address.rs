@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Socket address in the layout of `struct sockaddr_in` or `struct sockaddr_in6`: family and port, followed by the
-/// fields of the family.
+/// family's own fields.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
@@ -13,7 +13,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Empty address, into which the kernel can write an address of any family.
+    /// Empty address that the kernel can replace with an address of any family.
     pub(super) const EMPTY: Self = Self { family: 0, port: [0; 2], rest: [0; 24] };
     /// Number of bytes that the kernel may write.
     pub(super) const CAPACITY: usize = size_of::<Self>();

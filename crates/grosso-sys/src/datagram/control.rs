@@ -68,7 +68,7 @@ pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int
     }
 }
 
-/// Returns the number in a control message. The number has one byte (as for TOS) or four.
+/// Returns the number in a control message. The number is one byte long (as for TOS) or four.
 pub(super) fn number(data: &[u8]) -> Option<c_int> {
     match data {
         [byte] => Some(c_int::from(*byte)),

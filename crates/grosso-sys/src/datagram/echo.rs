@@ -15,9 +15,9 @@ use crate::filter::{
 };
 use crate::secret::random;
 
-/// A raw socket for echo requests (RFC 792, RFC 4443 section 4) with DF set, which ignore the kernel's path MTU.
-/// Genuine answers contain a secret. The kernel drops all others, so that a flood of forged answers cannot displace
-/// genuine ones.
+/// A raw socket for echo requests (RFC 792, RFC 4443 section 4). The requests have DF set and ignore the kernel's path
+/// MTU. Genuine answers contain a secret; the kernel drops all others, so that a flood of forged answers cannot
+/// displace genuine ones.
 #[derive(Debug)]
 pub struct EchoSocket {
     file: OwnedFd,
@@ -52,7 +52,7 @@ impl EchoSocket {
         Ok(Self { file, local, secret: secret.to_be_bytes(), packet: Vec::new() })
     }
 
-    /// Sends the echo request with number `number` in a packet of `length` bytes, including the IP header.
+    /// Sends echo request `number` in a packet of `length` bytes, including the IP header.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl EchoSocket {
     }
 
     /// Informs the kernel that no packet longer than `mtu` bytes reaches a remote host: sends this host the message
-    /// that a router would send about a packet of the UDP socket at `witness`. Supports only IPv6.
+    /// that a router would send about a packet from the UDP socket at `witness`. Supports only IPv6.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl EchoSocket {
         Ok(())
     }
 
-    /// Returns the number in an answer to a request of this socket. IPv4 raw sockets also receive the IP header.
+    /// Returns the number in an answer to one of this socket's requests. IPv4 raw sockets also receive the IP header.
     fn parse(&self, message: &[u8]) -> Option<u64> {
         let header = match self.local {
             IpAddr::V4(_) => usize::from(message.first()? & 0xf) * 4,

@@ -25,7 +25,7 @@ pub use too_big::TooBigMessages;
 
 use control::{ControlMessages, each_message};
 
-/// Datagrams that one receive call has put into the buffer.
+/// Datagrams that one receive call has placed in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagrams {
     /// Total length of the datagrams in the buffer in bytes.
@@ -91,7 +91,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option whose value is one or several numbers. Numbers that the kernel does not write are 0.
+/// Reads an option whose value is one or more numbers. Numbers that the kernel does not write are 0.
 pub(crate) fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,

@@ -33,9 +33,9 @@ pub struct DatagramSocket {
     flow_label: Option<u32>,
     /// Last value set in the kernel, or `None` if no value has been set.
     dont_fragment: Option<bool>,
-    /// Addresses of the messages of one call.
+    /// Addresses for the messages in one call.
     addresses: Vec<Address>,
-    /// Control messages of the messages of one call.
+    /// Control messages for the messages in one call.
     controls: Vec<ControlMessages>,
 }
 
@@ -53,7 +53,7 @@ pub struct Datagram<'a> {
     /// Length in bytes of each datagram except the last if the kernel is to segment the message (`UDP_SEGMENT`, Linux
     /// 4.18). `None` sends the message as one datagram.
     pub segment_bytes: Option<u16>,
-    /// Source address, for UDP only. `None` uses the address to which the socket is bound; if that is unspecified, the
+    /// Source address, for UDP only. `None` uses the address that the socket is bound to; if that is unspecified, the
     /// kernel selects an address for the route.
     pub source: Option<IpAddr>,
 }
@@ -100,7 +100,7 @@ impl DatagramSocket {
     }
 
     /// Connects the socket to one remote address. The kernel reports ICMP errors for a raw IPv6 socket, for example
-    /// "packet too big", only if the socket is connected, regardless of the packet's sender.
+    /// "packet too big", only if the socket is connected, regardless of who sent the packet.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl DatagramSocket {
         remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
     }
 
-    /// Returns the address in the family of the socket.
+    /// Converts the address to the socket's address family.
     fn mapped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.has_both => {
@@ -284,7 +284,7 @@ impl DatagramSocket {
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
     }
 
-    /// Returns the pending error of the socket and clears it.
+    /// Returns and clears the socket's pending error.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ impl DatagramSocket {
     /// Returns the control messages that set properties of the datagram to values other than the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        // For a socket with both families, the destination determines the family.
+        // For a socket that supports both families, the destination determines the family.
         let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;

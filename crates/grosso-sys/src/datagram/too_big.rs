@@ -7,7 +7,7 @@ use rustix::net::ipproto::ICMPV6;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// A socket that receives the ICMPv6 messages "packet too big" in this network namespace (RFC 4443 section 3.2), for
-/// packets of any sender. The kernel verifies only their checksums.
+/// packets from any sender. The kernel verifies only their checksums.
 #[derive(Debug)]
 pub struct TooBigMessages {
     file: OwnedFd,

@@ -36,8 +36,8 @@ const COALESCE_NAMES: [&str; 22] = [
 /// Parameters that the ioctl lacks, in the order in which netlink adds them.
 const COALESCE_NAMES_SINCE: [&str; 2] = ["cqe-mode-tx", "cqe-mode-rx"];
 
-/// Length of `struct ethtool_drvinfo` in words: the command, five texts of 32 bytes, twelve
-/// reserved bytes, five counts.
+/// Length of `struct ethtool_drvinfo` in words: the command, five 32-byte strings, twelve reserved bytes, and five
+/// counts.
 const DRIVER_WORDS: usize = 1 + 5 * 8 + 3 + 5;
 
 /// Interrupt coalescing: how long, and for how many packets, a device delays its interrupt. Parameters have the same
@@ -139,7 +139,8 @@ pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str
     Ok(answer.into_iter().filter_map(parameter).collect())
 }
 
-/// Sets the interrupt coalescing of a device. To change some parameters only, start from the result of [`coalesce`].
+/// Sets the interrupt coalescing of a device. To change only some of the parameters, start from the result of
+/// [`coalesce`].
 ///
 /// # Errors
 ///
@@ -156,7 +157,7 @@ pub fn set_coalesce(
     exchange(control, name, command).map(|_| ())
 }
 
-/// Returns the number of descriptors in the rings of a device.
+/// Returns the number of descriptors in a device's rings.
 ///
 /// # Errors
 ///
@@ -167,7 +168,7 @@ pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     Ok(Rings { receive_max, transmit_max, receive, transmit })
 }
 
-/// Sets the number of descriptors of a device's rings; ignores the maximum fields.
+/// Sets the number of descriptors in a device's rings; ignores the maximum fields.
 ///
 /// # Errors
 ///
@@ -223,7 +224,7 @@ pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// Executes an ethtool command. Only commands of this file are permitted, because their structures have a fixed number
+/// Executes an ethtool command. Only commands in this file are permitted, because their structures have a fixed number
 /// of words.
 fn exchange<const WORDS: usize>(
     control: &Control,

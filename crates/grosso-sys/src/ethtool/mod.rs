@@ -132,7 +132,7 @@ pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> 
     Ok(active & (1 << (position % 32)) != 0)
 }
 
-/// Returns the names of all features of the kernel, in the order of their bits; unused bits have empty names.
+/// Returns the names of all kernel features, in bit order; unused bits have empty names.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! String sets of a device, which contain the names of features and counters, and the values of the counters.
+//! Reads the string sets of a device, which hold the names of features and counters, and reads the values of the
+//! counters.
 //!
 //! The kernel returns as many names or counters as exist at the time of the call, even if their number has changed
 //! since it was queried. The result therefore goes into guarded memory.
@@ -12,8 +13,8 @@ use crate::interface::{Control, Guarded, InterfaceName};
 /// counters.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Returns the name and value of each counter of the driver, as `ethtool -S` shows them. The list is empty if the
-/// driver has no counters.
+/// Returns the name and value of each driver counter, as `ethtool -S` shows them. The list is empty if the driver has
+/// no counters.
 ///
 /// # Errors
 ///
@@ -34,7 +35,7 @@ pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(St
     Ok(names.into_iter().zip(counters.iter().map(|bytes| u64::from_ne_bytes(*bytes))).collect())
 }
 
-/// Returns the names of a string set, in order; an unused position has an empty name.
+/// Returns the names in a string set, in order; an unused position has an empty name.
 pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Result<Vec<String>> {
     let count = count(control, name, set)?;
     if count == 0 {
@@ -79,7 +80,7 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     ))
 }
 
-/// Returns the text of a fixed-length field, up to its first zero.
+/// Returns the text of a fixed-length field, up to its first zero byte.
 pub(super) fn text(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..length]).into_owned()

@@ -84,7 +84,7 @@ impl NetworkNamespace {
     ///
     /// # Panics
     ///
-    /// Propagates a panic of `work`.
+    /// Propagates a panic from `work`.
     pub fn run<Output: Send>(&self, work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
         on_a_thread(|| self.enter().map(|()| work()))?
     }
@@ -93,7 +93,7 @@ impl NetworkNamespace {
     pub fn host<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
         let file = self.file.try_clone()?;
         let enter = move || {
-            // The wrapper of `setns(2)` may be called between fork and exec, because it takes no lock and allocates no
+            // The `setns(2)` wrapper may be called between fork and exec, because it takes no lock and allocates no
             // memory.
             Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
         };

@@ -34,8 +34,8 @@ pub fn isolate_process_user() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the user of the process the owner of its files in `/proc`. The files of a program with file capabilities
-/// belong to root, so that only root may map the users of such a program.
+/// Makes the process's user the owner of the process's files in `/proc`. The files of a program with file capabilities
+/// belong to root, so only root may map the users of such a program.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
@@ -69,7 +69,8 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns a command with which an administrator can remove the restriction, or `None` if there is no such command.
+    /// Returns a command that an administrator can run to remove the restriction, or `None` if there is no such
+    /// command.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),

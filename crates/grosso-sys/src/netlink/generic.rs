@@ -38,7 +38,7 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
 ///
 /// # Errors
 ///
-/// Returns errors of the netlink socket.
+/// Returns errors from the netlink socket.
 pub fn has_generic_family(name: &str) -> io::Result<bool> {
     match family(&Netlink::of(Some(netlink::GENERIC))?, name) {
         Ok(_) => Ok(true),

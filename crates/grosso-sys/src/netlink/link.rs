@@ -61,7 +61,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Sets the number of transmit queues and the number of receive queues of a new link to `queues` each.
+    /// Sets both the number of transmit queues and the number of receive queues of a new link to `queues`.
     pub fn queues(mut self, queues: u32) -> Self {
         self.queues = Some(queues);
         self
@@ -335,11 +335,11 @@ impl Netlink {
     }
 
     /// Returns all links of the namespace, ordered by index. Omits links whose name is not a valid [`InterfaceName`],
-    /// because no function of this crate could accept the name.
+    /// because no function in this crate could accept the name.
     ///
     /// # Errors
     ///
-    /// Returns errors of the netlink socket.
+    /// Returns errors from the netlink socket.
     pub fn links(&self) -> io::Result<Vec<Link>> {
         let request = Request::new(abi::RTM_GETLINK, &[0; LINK_BYTES]).flags(abi::NLM_F_DUMP);
         let mut links = Vec::new();

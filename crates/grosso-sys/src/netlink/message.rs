@@ -23,7 +23,7 @@ impl Request {
         Self { bytes }.flags(abi::NLM_F_REQUEST)
     }
 
-    /// Adds flags to the flags of the header.
+    /// Adds flags to the header.
     pub(super) fn flags(mut self, flags: u16) -> Self {
         let flags = flags | u16::from_ne_bytes([self.bytes[6], self.bytes[7]]);
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -38,7 +38,7 @@ impl Request {
         self.attribute(kind, &value.to_ne_bytes());
     }
 
-    /// Adds an attribute of zero-terminated text.
+    /// Adds a string attribute, which is zero-terminated.
     pub(super) fn text(&mut self, kind: u16, value: &str) {
         self.nested(kind, |request| {
             request.bytes.extend_from_slice(value.as_bytes());
@@ -87,7 +87,7 @@ impl Message<'_> {
     }
 }
 
-/// Iterator over the messages of a reply; it ends at a truncated message.
+/// Iterator over the messages in a reply; it ends at a truncated message.
 pub(super) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -112,7 +112,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Iterator over the attributes of a message, as type and value; it ends at a truncated attribute.
+/// Iterator over the attributes in a message, as type and value; it ends at a truncated attribute.
 pub(super) struct Attributes<'a> {
     rest: &'a [u8],
 }

@@ -52,7 +52,7 @@ pub use route::{RouteFacts, RouteQuery};
 /// Maximum length in bytes of one part of a reply. The parts that the kernel sends are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket in the network namespace of the thread that created it. Requests of several threads are
+/// An rtnetlink socket in the network namespace of the thread that created it. Requests from several threads are
 /// serialized.
 #[derive(Debug)]
 pub struct Netlink {
@@ -83,7 +83,7 @@ impl Netlink {
         self.exchange(request.flags(abi::NLM_F_ACK), |_, _| ())
     }
 
-    /// Sends a request and passes the type and the payload of each message of the reply to `see`.
+    /// Sends a request and passes the type and the payload of each message in the reply to `see`.
     fn exchange(&self, request: Request, mut see: impl FnMut(u16, &[u8])) -> io::Result<()> {
         // A panic cannot leave the number inconsistent.
         let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);

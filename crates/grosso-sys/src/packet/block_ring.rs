@@ -19,8 +19,8 @@ use crate::mapping::Mapping;
 
 /// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
-/// Number of bytes of a block that a packet needs in addition to its own bytes: the kernel's header and address, a
-/// virtio header, and padding.
+/// Number of bytes that a packet takes up in a block in addition to its own: the kernel's header and address, a virtio
+/// header, and padding.
 const PACKET_OVERHEAD_BYTES: usize = 96;
 /// Alignment of the packets in a block in bytes.
 const PACKET_ALIGNMENT: usize = 8;
@@ -30,7 +30,7 @@ const TAKEN: u32 = 1 << 27;
 /// Number and size of the blocks of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Length of a block in bytes, a multiple of the page size. A packet that does not fit into an empty block is
+    /// Length of a block in bytes, a multiple of the page size. A packet that does not fit in an empty block is
     /// truncated.
     pub block_bytes: usize,
     /// Number of blocks.
@@ -41,7 +41,7 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// Returns the number of Ethernet frames of `packet_bytes` bytes that fit into a block if each has a virtio header.
+    /// Returns the number of Ethernet frames of `packet_bytes` bytes that fit in a block if each has a virtio header.
     #[must_use]
     pub fn packets_per_block(block_bytes: usize, packet_bytes: usize) -> usize {
         let each = packet_bytes.saturating_add(PACKET_OVERHEAD_BYTES);
@@ -177,7 +177,7 @@ impl BlockQueue {
     }
 
     fn receive(&mut self) -> Option<BlockPacket> {
-        // A correct kernel hands over blocks with valid packets; the loop limit is for a kernel that does not.
+        // A correct kernel hands over blocks with valid packets; the loop limit protects against one that does not.
         for _ in 0..self.memory.mapping.bytes() / self.memory.block_bytes {
             let (block, mut walk) = match self.open.take() {
                 Some(open) => open,
@@ -204,7 +204,7 @@ impl BlockQueue {
         None
     }
 
-    /// Takes the next block if the kernel has handed it over and no packet of it is held.
+    /// Takes the next block if the kernel has handed it over and none of its packets is held.
     fn take_block(&mut self) -> Option<(Arc<ReceivedBlock>, PacketWalk)> {
         let (start, memory) = (self.next, &self.memory);
         let status = memory.status(start);
@@ -266,7 +266,7 @@ impl Drop for ReceivedBlock {
 #[derive(Debug)]
 pub struct BlockPacket {
     block: Arc<ReceivedBlock>,
-    /// Range of the packet in the bytes of the block.
+    /// Range of the packet within the block's bytes.
     range: Range<usize>,
     truncated: bool,
     virtio_bytes: usize,
@@ -306,7 +306,7 @@ impl AsRef<[u8]> for BlockPacket {
     }
 }
 
-/// A position in the packets of a block. Offsets from the kernel are checked against the bytes of the block.
+/// A position among the packets of a block. Offsets from the kernel are checked against the bytes of the block.
 #[derive(Clone, Copy, Debug)]
 struct PacketWalk {
     /// Offset of the header of the next packet.
@@ -337,7 +337,7 @@ impl PacketWalk {
         let is_inside = start >= header_end.checked_add(virtio_bytes)? && end <= block.len();
         if self.left > 0 {
             let next = self.next.checked_add(next_offset as usize)?;
-            // Headers advance, so that a walk ends even if the number of packets is wrong.
+            // Each header must lie after the previous one, so that a walk ends even if the number of packets is wrong.
             if next < header_end {
                 return None;
             }
@@ -390,7 +390,7 @@ mod tests {
         queue.memory.status(start).store(status, Ordering::Release);
     }
 
-    /// Returns a queue of two blocks. The first contains two packets, the second of which has this header.
+    /// Returns a queue of two blocks. The first contains two packets; `second` is the header of the second one.
     fn queue_with(second: [u8; 48], fields: [usize; 3]) -> BlockQueue {
         let queue = BlockQueue::new(Mapping::anonymous(2 * BLOCK).unwrap(), BLOCK, 10);
         let mapping = &queue.memory.mapping;

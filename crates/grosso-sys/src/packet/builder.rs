@@ -142,7 +142,7 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Opens a receive ring for the packets of all interfaces of the calling thread's network namespace, including
+    /// Opens a receive ring for the packets from all interfaces in the calling thread's network namespace, including
     /// interfaces created later; [`RingFrame::interface`](super::RingFrame::interface) distinguishes them. No interface
     /// becomes promiscuous.
     ///
@@ -208,8 +208,8 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Creates a socket with its options. The socket has protocol 0, so that it receives no packets of other interfaces
-    /// before it is bound.
+    /// Creates a socket with its options. The socket has protocol 0, so that it receives no packets from other
+    /// interfaces before it is bound.
     fn open(self) -> io::Result<PacketSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -275,7 +275,7 @@ impl PacketSocketBuilder {
     }
 }
 
-/// `struct sockaddr_ll` for binding: one interface, or all, and every protocol or none.
+/// `struct sockaddr_ll` for binding to one interface or to all, with every protocol or none.
 struct LinkAddress(libc::sockaddr_ll);
 
 impl LinkAddress {

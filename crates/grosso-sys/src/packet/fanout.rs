@@ -11,9 +11,9 @@ pub enum FanoutRule {
     /// By flow: the packets of a flow in both directions go to the same socket. Fragments of a datagram may go to
     /// different sockets unless [`Fanout::defragment`] reassembles them first.
     FlowHash,
-    /// By the CPU on which the packet arrived.
+    /// By the CPU that the packet arrived on.
     Processor,
-    /// By the device's receive queue on which the packet arrived.
+    /// By the device's receive queue that the packet arrived on.
     Queue,
 }
 
@@ -33,7 +33,7 @@ impl Fanout {
         Self { rule, group: None, defragment: false }
     }
 
-    /// Selects an existing group of the network namespace by its number.
+    /// Selects an existing group in the network namespace by its number.
     pub fn join(mut self, group: u16) -> Self {
         self.group = Some(group);
         self

@@ -110,7 +110,7 @@ fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Maximum number of IP protocols per filter: a program for more protocols would have jump offsets that do not fit into
+/// Maximum number of IP protocols per filter: a program for more protocols would have jump offsets that do not fit in
 /// one byte.
 pub const PROTOCOLS_MAX: usize = 16;
 /// linux/filter.h: `SKF_NET_OFF`, the base of offsets from the network header.
@@ -119,6 +119,6 @@ const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();
 const PACKET_KIND: u32 = 0x1000_u32.wrapping_neg() + 4;
 const PACKET_HOST: u32 = 0;
 const PACKET_OUTGOING: u32 = 4;
-/// Next headers of IPv6 (RFC 8200).
+/// IPv6 next header values (RFC 8200).
 const IPV6_FRAGMENT: u32 = 44;
 const IPV6_DESTINATION_OPTIONS: u32 = 60;

@@ -249,8 +249,8 @@ impl PacketSocket {
         self.wait_for(PollFlags::OUT, at_most)
     }
 
-    /// Returns the number of packets dropped because the buffer was full since this function was last called, or since
-    /// the last call of [`PacketSocket::take_statistics`].
+    /// Returns the number of packets that were dropped because the buffer was full. The count starts at the last call
+    /// to this function or to [`PacketSocket::take_statistics`].
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl PacketSocket {
         Ok(Statistics { packets: statistics.packets, drops: statistics.drops })
     }
 
-    /// Returns the pending error of the socket and clears it, for example `ENETDOWN` after the interface went down.
+    /// Returns and clears the socket's pending error, for example `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
@@ -323,7 +323,7 @@ impl AsFd for PacketSocket {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Sets an option of packet sockets. `Value` is an `int` or a structure of words without padding.
+/// Sets a packet socket option. `Value` is an `int` or a structure of words without padding.
 fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::Result<()> {
     // SAFETY: the kernel reads the stated number of bytes, and the borrow covers all of them.
     let result = unsafe {
@@ -357,7 +357,7 @@ fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     if !is_auxiliary || (described.cmsg_len as usize) < length {
         return nothing;
     }
-    // SAFETY: the control message is as long as header and auxiliary data, which was checked.
+    // SAFETY: the control message was checked to be as long as its header and the auxiliary data.
     let auxiliary = unsafe { data.cast::<abi::PacketAuxiliaryData>().read_unaligned() };
     let status = Status(auxiliary.status);
     (status, status.tag(auxiliary.vlan_tpid, auxiliary.vlan_tci))

@@ -46,7 +46,7 @@ impl ReceiveRing {
     /// the previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
-        // A correct kernel fills every slot validly; the loop limit is for a kernel that does not.
+        // A correct kernel writes valid data to every slot; the loop limit protects against a kernel that does not.
         for _ in 0..self.memory.layout().slots {
             let slot = self.next;
             if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
@@ -116,7 +116,7 @@ impl ReceiveRing {
     /// Returns the same errors as [`PacketSocket::receive`], except `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
-            // The kernel reported the error instead of the packet, which is still queued and would be taken for the
+            // The kernel reported the error instead of the packet, which is still queued and would be mistaken for the
             // next one.
             Err(error) if ErrorClass::of(&error) == ErrorClass::Down => self.socket.receive(buffer),
             result => result,
@@ -160,7 +160,7 @@ impl ReceiveRing {
         self.socket.take_statistics()
     }
 
-    /// Returns the pending error of the socket and clears it, for example `ENETDOWN` after the interface went down.
+    /// Returns and clears the socket's pending error, for example `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl Drop for RingFrame {
     }
 }
 
-/// Bits of a status word that this program uses, because the kernel does not.
+/// Status word bits that the kernel does not use and that this program uses for itself.
 const OWN: u32 = CUT | BARE;
 /// The slot contains only the start of the packet.
 const CUT: u32 = 1 << 25;

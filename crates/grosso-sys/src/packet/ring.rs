@@ -1,5 +1,5 @@
-//! Code that the receive ring and the transmit ring of packet sockets share. A ring consists of slots of one size. Each
-//! slot starts with a header (`TPACKET_V2`), and the first word of the header says who owns the slot.
+//! Code shared by the receive and transmit rings of packet sockets. A ring consists of slots of one size. Each slot
+//! starts with a header (`TPACKET_V2`), and the first word of the header says who owns the slot.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ const SLOT_BYTES_MIN: usize = 256;
 const LINE_BYTES: usize = 64;
 /// Default maximum length of a superframe in bytes. With BIG TCP, a higher maximum can be configured.
 const SUPERFRAME_BYTES: usize = 64 << 10;
-/// Number of cache lines of a slot that are read first: the kernel's header, a virtio header, and packet headers.
+/// Number of cache lines at the start of a slot that hold the kernel's header, a virtio header, and packet headers.
 const HEADER_LINES: usize = 3;
 /// Maximum memory of one ring in bytes. A larger ring is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
@@ -99,7 +99,7 @@ pub(super) enum Direction {
 }
 
 /// Offset of a slot in the memory of a ring. Only [`RingMemory`] creates such offsets, so every slot lies completely
-/// inside its ring. An offset of one ring must not be used with another.
+/// inside its ring. An offset in one ring must not be used with another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotPlace(u32);
 
@@ -176,7 +176,7 @@ impl RingMemory {
         self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
-    /// Returns a range of bytes of a slot.
+    /// Returns a range of bytes in a slot.
     ///
     /// # Safety
     ///
@@ -190,7 +190,7 @@ impl RingMemory {
         unsafe { self.mapping.slice_unchecked(range) }
     }
 
-    /// Returns bytes of a slot for writing.
+    /// Returns bytes in a slot for writing.
     ///
     /// # Safety
     ///
@@ -221,7 +221,7 @@ impl RingMemory {
         let after = slot.start() + distance * self.layout.slot_bytes;
         let after = if after < all { after } else { after - all };
         debug_assert!(after < all, "{distance} slots after {slot:?}");
-        // A ring has at most 1 GiB.
+        // A ring is at most 1 GiB long.
         SlotPlace(after as u32)
     }
 

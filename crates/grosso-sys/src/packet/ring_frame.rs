@@ -1,4 +1,4 @@
-//! Memory of a receive ring, which must stay mapped while frames outlive their ring.
+//! Memory of a receive ring. It stays mapped as long as there are frames in it, even if their ring is gone.
 //!
 //! A frame marks its slot as taken, and clearing the mark is its last access to the slot. Reference counting is
 //! therefore unnecessary: if no slot is marked, there is no frame. If frames still exist when their ring is dropped,
@@ -37,7 +37,7 @@ struct LeftMemory(NonNull<RingMemory>);
 unsafe impl Send for FrameSlot {}
 // SAFETY: the pointer is used as a shared reference, and its target may be shared by threads.
 unsafe impl Sync for FrameSlot {}
-// SAFETY: the target may be shared by threads: frames of any thread access the memory through atomic words.
+// SAFETY: the target may be shared by threads: frames on any thread access the memory through atomic words.
 unsafe impl Send for LeftMemory {}
 
 impl FrameMemory {

@@ -74,7 +74,7 @@ impl TransmitRing {
     /// call, and returns the number sent. Fewer are sent if the ring is full, a packet is too long for a slot, or the
     /// kernel rejects one or has no room: call again with the next packet to get its error.
     ///
-    /// Packets for which the kernel had no room stay in their slots. The next call must begin with the same packets: it
+    /// Packets that the kernel had no room for stay in their slots. The next call must begin with the same packets: it
     /// offers them again without copying them. Until then `poll(2)` reports the socket as writable only when the kernel
     /// has room for them, and a call before that sends no packet and reports that it would block.
     ///
@@ -122,7 +122,7 @@ impl TransmitRing {
     fn holds(&self, packets: &[&[IoSlice<'_>]]) -> bool {
         packets.iter().take(self.waiting).enumerate().all(|(distance, packet)| {
             let slot = self.memory.after(self.next, distance);
-            // SAFETY: a waiting slot is offered, and the kernel reads it only during `kick`.
+            // SAFETY: a waiting slot has been offered to the kernel, which reads it only during `kick`.
             let length = unsafe { self.memory.bytes(slot, abi::PACKET_RING_LENGTH) };
             let bytes: usize = packet.iter().map(|part| part.len()).sum();
             length == (bytes as u32).to_ne_bytes()
@@ -138,7 +138,7 @@ impl TransmitRing {
         self.socket.wait_for_room(at_most)
     }
 
-    /// Returns the maximum packet length of a slot in bytes, including the virtio header.
+    /// Returns the maximum length of a packet in a slot in bytes, including the virtio header.
     pub fn packet_bytes_max(&self) -> usize {
         self.memory.layout().slot_bytes - DATA_START
     }
@@ -162,7 +162,7 @@ impl TransmitRing {
         // SAFETY: an available slot belongs to this ring alone until it is released.
         let length = unsafe { self.memory.bytes_mut(slot, abi::PACKET_RING_LENGTH) };
         length.copy_from_slice(&(bytes as u32).to_ne_bytes());
-        // SAFETY: the slot belongs to this ring alone until it is released, and the borrow of the length is over.
+        // SAFETY: the slot belongs to this ring alone until it is released, and the borrow of the length has ended.
         let mut rest = unsafe { self.memory.bytes_mut(slot, DATA_START..DATA_START + bytes) };
         for part in parts {
             let (here, after) = rest.split_at_mut(part.len());

@@ -28,7 +28,7 @@ pub struct Entry {
     pub is_directory: bool,
 }
 
-/// Lists a directory, in the order of the file system.
+/// Lists a directory, in the file system's order.
 ///
 /// # Errors
 /// Returns any error from `open(2)` or `getdents(2)`.

@@ -27,7 +27,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_regular(&place, OFlags::RDONLY)
 }
 
-/// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
+/// Opens anything that can be read: a file, a pipe or a device. A FIFO blocks until a program opens its other end.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, or any error from `open(2)`.
@@ -144,7 +144,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat(&from.directory, &from.name, &to.directory, &to.name)?)
 }
 
-/// Returns the metadata of the file that a path leads to.
+/// Returns the metadata of the file that a path refers to.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, or any error from `stat(2)`.
@@ -158,7 +158,7 @@ pub fn is_there(path: &Path) -> bool {
     Place::of(path, Last::Keep).and_then(|place| place.pin()).is_ok()
 }
 
-/// Changes the owner of an entry. For a link, the owner of the link itself changes.
+/// Changes the owner of an entry. For a link, changes the owner of the link itself.
 ///
 /// # Errors
 /// Returns any error from `chown(2)`.

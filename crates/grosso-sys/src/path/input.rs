@@ -13,7 +13,7 @@ use std::{
 
 use super::{not_regular, regular};
 
-/// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
+/// Opens anything that can be read: a file, a pipe or a device. A FIFO blocks until a program opens its other end.
 ///
 /// # Errors
 /// Returns any error from `open(2)`.
@@ -24,7 +24,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// Opens a regular file. The call never blocks.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::InvalidInput`] if the path leads to anything else, or any error from `open(2)`.
+/// Returns [`io::ErrorKind::InvalidInput`] if the path refers to anything else, or any error from `open(2)`.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -35,7 +35,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     if metadata(path)?.is_file() { regular(options.open(path)?) } else { Err(not_regular()) }
 }
 
-/// Lists the paths in a directory, in the order of the file system.
+/// Lists the paths in a directory, in the file system's order.
 ///
 /// # Errors
 /// Returns any error from `open(2)` or `getdents(2)`.
@@ -51,7 +51,7 @@ pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// Returns the metadata of the file that a path leads to.
+/// Returns the metadata of the file that a path refers to.
 ///
 /// # Errors
 /// Returns any error from `stat(2)`.
@@ -59,19 +59,19 @@ pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     fs::metadata(path)
 }
 
-/// Returns whether a path leads to a regular file.
+/// Returns whether a path refers to a regular file.
 #[must_use]
 pub fn is_file(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok_and(|facts| facts.is_file())
 }
 
-/// Returns whether a path leads to a directory.
+/// Returns whether a path refers to a directory.
 #[must_use]
 pub fn is_directory(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok_and(|facts| facts.is_dir())
 }
 
-/// Returns whether a path leads to an existing entry.
+/// Returns whether a path refers to an existing entry.
 #[must_use]
 pub fn is_there(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok()

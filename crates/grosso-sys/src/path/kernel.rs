@@ -1,4 +1,4 @@
-//! Accesses files of the kernel, in `/proc`, `/sys` and `/dev`. Grosso itself chooses the names of these files.
+//! Accesses kernel files in `/proc`, `/sys` and `/dev`. Grosso itself chooses the names of these files.
 //!
 //! Only root and the kernel create entries in these directories, so the files are opened by name without checks.
 
@@ -79,7 +79,7 @@ pub fn names(path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
     fs::read_dir(checked(path.as_ref())?)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// Returns the metadata of the file that a path leads to.
+/// Returns the metadata of the file that a path refers to.
 ///
 /// # Errors
 /// Returns the same errors as [`read`].
@@ -105,5 +105,5 @@ fn checked(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// Directory trees in which only root and the kernel create entries: of the kernel, its devices and its modules.
+/// Directory trees in which only root and the kernel create entries, for the kernel, its devices and its modules.
 const TREES: [&str; 6] = ["/proc", "/sys", "/dev/net", "/dev/null", "/dev/kvm", "/lib/modules"];

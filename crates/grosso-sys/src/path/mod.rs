@@ -13,8 +13,8 @@
 //! The owner of the root directory counts as root: inside a user namespace the host's root has no user ID of its own.
 //!
 //! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose belong to the kernel or root, so [`kernel`] opens
-//! them without these checks. [`input`] opens input files named by the user, for example captures, and follows links of
-//! other users.
+//! them without these checks. [`input`] opens input files named by the user, for example captures, and follows other
+//! users' links.
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library without checks.
 //!

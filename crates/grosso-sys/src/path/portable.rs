@@ -116,7 +116,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Returns the metadata of the file that a path leads to.
+/// Returns the metadata of the file that a path refers to.
 ///
 /// # Errors
 /// Returns errors from the operating system.

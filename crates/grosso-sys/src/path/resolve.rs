@@ -212,13 +212,13 @@ fn walk(
     Ok(Place { directory, name: ".".into(), is_kernel_link: false })
 }
 
-/// Opens the directory at which a path begins.
+/// Opens the directory that a path starts in.
 fn start(path: &[u8]) -> io::Result<OwnedFd> {
     let name = if path.first() == Some(&b'/') { "/" } else { "." };
     Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)
 }
 
-/// Pushes the names of a path so that the first is on top. A trailing slash denotes a directory.
+/// Pushes the components of a path so that the first is on top. A trailing slash denotes a directory.
 fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         pending.push(".".into());
@@ -264,7 +264,7 @@ pub(super) fn is_trusted(entry: &Stat) -> bool {
     owner == 0 || owner == geteuid().as_raw() || stat("/").is_ok_and(|root| owner == root.st_uid)
 }
 
-/// Returns a path of this process through which the kernel finds the target of a descriptor.
+/// Returns the `/proc/self/fd` path through which the kernel finds the target of a descriptor.
 pub(super) fn descriptor_path(file: impl AsFd) -> String {
     use std::os::fd::AsRawFd;
 
@@ -275,7 +275,7 @@ pub(super) fn descriptor_path(file: impl AsFd) -> String {
 const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Flags of a descriptor that refers to a directory and cannot be read.
 const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
-/// Maximum number of links in the resolution of one path: the limit of Linux.
+/// Maximum number of links in the resolution of one path: Linux's limit.
 const LINKS_MAX: usize = 40;
 /// ID that the kernel reports for users without an ID in a user namespace.
 const OVERFLOW_USER: u32 = 65_534;

@@ -78,8 +78,8 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Binds a Unix socket of this type to a name. The file has the mode from the moment it exists. Replaces a stale socket
-/// file.
+/// Binds a Unix socket of this type to a name. The file has this mode from the moment it is created. Replaces a stale
+/// socket file.
 ///
 /// If others control a directory on the path, a stream is bound through the directory's descriptor. Datagram peers
 /// reply to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
@@ -90,7 +90,7 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();
     let place = Place::of(path, Last::Keep)?;
-    // The kernel gives the file the mode of the socket, restricted by the umask.
+    // The kernel gives the file the socket's mode, restricted by the umask.
     fchmod(socket, Mode::from_raw_mode(mode))?;
     let is_own = control(path)? == Controller::Own;
     let address = match kind == SocketType::DGRAM || is_own {

@@ -167,7 +167,7 @@ fn a_pipe_or_a_device_is_refused_at_once_unless_the_caller_accepts_it() {
 fn files_are_published_and_replaced_as_a_whole() {
     let scratch = Scratch::new("whole");
     let path = scratch.join("file");
-    // Left by a program that was killed while it created the file.
+    // File left behind by a program that was killed while creating it.
     fs::write(scratch.join("file.new"), "half").unwrap();
     publish(&path, b"one", 0o600).unwrap();
     assert_eq!(refusal(publish(&path, b"two", 0o600)), io::ErrorKind::AlreadyExists);

@@ -37,7 +37,7 @@ pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> 
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Returns the access rights that are needed to create and write the files of a capture.
+/// Returns the access rights that are needed to create and write a capture's files.
 fn made_and_written() -> BitFlags<AccessFs> {
     AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
 }

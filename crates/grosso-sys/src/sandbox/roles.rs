@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 pub enum Role {
     /// Thread that moves packets between open devices.
     Data,
-    /// Thread that does the work of [`Role::Data`] and also reconnects to the socket of another program.
+    /// Thread that does the work of [`Role::Data`] and also reconnects to another program's socket.
     Connecting,
     /// Thread that does the work of [`Role::Connecting`] and also maps the memory of a virtual machine or creates
     /// memory to share.
@@ -66,7 +66,7 @@ impl Role {
             | Self::Signals
             | Self::Closer
             | Self::Recorder => CapabilitySet::empty(),
-            // Permits files in directories of other users, because the first file of the capture may be in one.
+            // Permits access to other users' directories, because the first file of the capture may be in one.
             Self::Files => CapabilitySet::DAC_OVERRIDE,
             // Capabilities for devices, packet sockets, low ports, and the memory and program of AF_XDP.
             Self::Opener => {
@@ -120,7 +120,7 @@ impl Role {
         }
     }
 
-    /// Returns the argument values with which a call fails instead of ending the program.
+    /// Returns the argument values that make a call fail instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,
@@ -200,7 +200,7 @@ const EMPTYING: &[Call] = calls! { SYS_ftruncate };
 /// Calls that wait for a set of descriptors.
 const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };
 
-/// Calls that signal eventfds of other programs without blocking and check them without reading.
+/// Calls that signal other programs' eventfds without blocking and check them without reading.
 const TELLING: &[Call] = calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy };
 
 /// Calls that open sockets for queries about interfaces.
@@ -263,7 +263,7 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`], and limits that permit only local sockets and only requests that change no device and no
+/// The limits in [`NO_CODE`], and limits that permit only local sockets and only requests that change no device and no
 /// privilege.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
@@ -274,8 +274,8 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
-/// Limits of [`NARROW`], except that queries about interfaces are also permitted. Without `CAP_NET_ADMIN`, ethtool only
-/// answers queries.
+/// The limits in [`NARROW`], except that queries about interfaces are also permitted. Without `CAP_NET_ADMIN`, ethtool
+/// only answers queries.
 const FILES: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -285,7 +285,7 @@ const FILES: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(FACT_FAMILIES) },
 ];
 
-/// Signals of `abort(3)` and `pthread_kill(3)` to threads of this process.
+/// Signals that `abort(3)` and `pthread_kill(3)` send to threads in this process.
 const OWN_SIGNALS: Limit =
     Limit { call: libc::SYS_tgkill, argument: 0, values: Values::OwnProcess };
 
@@ -306,7 +306,7 @@ const REQUEST_CODES: &[u64] = &[
     libc::SIOCGIFMTU as u64,
 ];
 
-/// Requests of [`REQUEST_CODES`], and ethtool.
+/// The requests in [`REQUEST_CODES`], and the ethtool request.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const FACT_CODES: &[u64] = &[
     libc::TCGETS as u64,

@@ -17,7 +17,7 @@ pub struct ThreadState {
     pub uid: u32,
     /// Effective capabilities as bits.
     pub capabilities: u64,
-    /// Whether no process that the thread starts can gain privileges.
+    /// Whether processes that the thread starts are kept from gaining privileges.
     pub no_new_privs: bool,
     /// Whether seccomp filters the thread's system calls.
     pub seccomp: bool,

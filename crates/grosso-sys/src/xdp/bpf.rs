@@ -13,19 +13,19 @@ use crate::abi;
 /// Maximum number of sockets per program. Each queue has one socket.
 pub const QUEUES_MAX: u32 = 64;
 
-/// Point of the receive path at which a program runs.
+/// Point in the receive path at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver, before the kernel allocates a packet buffer. A veth device then makes its peer segment
     /// superframes, so that only frames of the MTU's size arrive.
     Native,
-    /// After the kernel has allocated a packet buffer. Every device supports this mode. Superframes of a peer with TCP
-    /// offload arrive whole, and are dropped because they do not fit into a chunk.
+    /// After the kernel has allocated a packet buffer. Every device supports this mode. Superframes from a peer with
+    /// TCP offload arrive whole, and are dropped because they do not fit in a chunk.
     Generic,
 }
 
-/// An attached program that redirects packets to AF_XDP sockets. Packets of a queue without a
-/// socket pass to the kernel's stack.
+/// An attached program that redirects packets to AF_XDP sockets. Packets on a queue without a socket pass to the
+/// kernel's stack.
 #[derive(Debug)]
 pub struct Redirect {
     sockets: OwnedFd,
@@ -35,7 +35,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program to an interface of the calling thread's network namespace.
+    /// Attaches the program to an interface in the calling thread's network namespace.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Redirect {
         Ok(Self { sockets, _link: link, mode })
     }
 
-    /// Redirects the packets of a queue to a socket, which must be bound to that queue. The packets pass to the stack
+    /// Redirects the packets on a queue to a socket, which must be bound to that queue. The packets pass to the stack
     /// again when the socket closes.
     ///
     /// # Errors
@@ -79,13 +79,13 @@ impl Redirect {
             value: (&raw const value).expose_provenance() as u64,
             flags: 0,
         };
-        // SAFETY: keys and values of the map have four bytes, and so do the two variables whose addresses are in the
+        // SAFETY: the map's keys and values are four bytes long, as are the two variables whose addresses are in the
         // request.
         unsafe { bpf(abi::BPF_MAP_UPDATE_ELEM, &request) }?;
         Ok(())
     }
 
-    /// Returns the point of the receive path at which the program runs.
+    /// Returns the point in the receive path at which the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
     }
@@ -118,8 +118,8 @@ fn load(sockets: &OwnedFd, flags: u32) -> io::Result<OwnedFd> {
         kernel_version: 0,
         flags,
     };
-    // SAFETY: the request holds the number of instructions and a zero-terminated text; both live
-    // until the call returns.
+    // SAFETY: the request holds the number of instructions and a zero-terminated string; both live until the call
+    // returns.
     unsafe { bpf_descriptor(abi::BPF_PROG_LOAD, &request) }
 }
 
@@ -141,7 +141,7 @@ fn redirect_program(sockets: i32) -> [[u8; 8]; 6] {
     ]
 }
 
-/// Encodes a `struct bpf_insn`: code, two registers of four bits, offset, constant.
+/// Encodes a `struct bpf_insn`: code, two 4-bit registers, offset, constant.
 fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> [u8; 8] {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     let mut bytes = [code, registers, 0, 0, 0, 0, 0, 0];
@@ -197,7 +197,7 @@ fn descriptor(file: &OwnedFd) -> u32 {
 ///
 /// # Safety
 ///
-/// The requirements are those of [`bpf`]. In addition, the command must return a new descriptor.
+/// The caller must meet the requirements of [`bpf`]. In addition, the command must return a new descriptor.
 unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result<OwnedFd> {
     // SAFETY: the caller guarantees the request.
     let file = unsafe { bpf(command, request) }?;

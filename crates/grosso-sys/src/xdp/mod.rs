@@ -1,7 +1,7 @@
 //! AF_XDP sockets, whose packets are in chunks of memory shared with the kernel.
 //!
-//! Two pitfalls: packets of a sender with checksum offload arrive with partial checksums, which AF_XDP does not mark as
-//! such; and a packet longer than a chunk is lost, unless the socket accepts packets in several buffers
+//! Two pitfalls: packets from a sender with checksum offload arrive with partial checksums, which AF_XDP does not mark
+//! as such; and a packet longer than a chunk is lost, unless the socket accepts multi-buffer packets
 //! ([`XdpOptions::multi_buffer`]).
 //!
 //! ```no_run
@@ -75,7 +75,7 @@ pub struct XdpOptions {
     pub ring_slots: u32,
     /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
-    /// Whether to receive and send packets in several buffers (`XDP_USE_SG`, Linux 6.6).
+    /// Whether to receive and send multi-buffer packets (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,
 }
 
@@ -258,7 +258,7 @@ impl XdpSocket {
         Ok(self.transmit.pending() as usize)
     }
 
-    /// Returns the counters of the kernel.
+    /// Returns the kernel's counters.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl XdpSocket {
         self.completion.publish();
     }
 
-    /// Takes the chunk of an address back from the kernel, if the kernel owns it.
+    /// Takes the chunk at an address back from the kernel, if the kernel owns it.
     fn take_back(&mut self, address: u64) -> Option<u32> {
         let chunk = self.region.locate(address).map(|(chunk, _)| chunk);
         let mark = chunk.and_then(|chunk| self.with_kernel.get_mut(chunk as usize));

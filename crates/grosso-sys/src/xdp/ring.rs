@@ -1,7 +1,7 @@
 //! The four rings of an AF_XDP socket, each with one writer and one reader, in memory shared with
 //! the kernel.
 //!
-//! Indices increase through 32 bits and wrap; only their differences are meaningful.
+//! Indices are 32-bit counters that wrap; only their differences are meaningful.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;

@@ -53,8 +53,8 @@ impl Region {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a frame in a chunk that the caller owns, at an address of the region. If the range leaves the chunk, the
-    /// chunk is freed.
+    /// Returns a frame in a chunk that the caller owns, at an address in the region. If the range extends beyond the
+    /// chunk, the chunk is freed.
     pub(super) fn frame(
         self: &Arc<Self>,
         address: u64,
@@ -67,7 +67,7 @@ impl Region {
         Some(frame)
     }
 
-    /// Returns the chunk of an address, and the offset in that chunk.
+    /// Returns the chunk that contains an address, and the offset within that chunk.
     pub(super) fn locate(&self, address: u64) -> Option<(u32, usize)> {
         let address = usize::try_from(address).ok()?;
         let chunk = u32::try_from(address / self.chunk_bytes).ok()?;
@@ -102,7 +102,7 @@ pub struct Frame {
     continues: bool,
 }
 
-/// Error returned if a range leaves its chunk, or if bytes do not fit into a chunk.
+/// Error returned if a range extends beyond its chunk, or if bytes do not fit in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
     /// Length of a chunk in bytes.
@@ -140,7 +140,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// Returns [`TooLong`] if the range leaves the chunk; the frame is then unchanged.
+    /// Returns [`TooLong`] if the range extends beyond the chunk; the frame is then unchanged.
     pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
         let chunk_bytes = self.region.chunk_bytes;
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {

@@ -20,10 +20,10 @@ use crate::{
     vring::{PackedParts, SplitParts},
 };
 
-/// Fault of one ring entry. The guest loses the frame of this entry.
+/// Fault in one ring entry. The guest loses this entry's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChainFault {
-    /// The entry or a descriptor names a descriptor outside the table.
+    /// The entry or a descriptor refers to a descriptor outside the table.
     Index,
     /// A frame has more descriptors than [`PIECES_MAX`], or a chain has more descriptors than its table, which means
     /// that the chain is a loop.
@@ -35,7 +35,7 @@ pub enum ChainFault {
     Direction,
     /// An indirect table has a wrong length, is nested, or is followed by another descriptor.
     Table,
-    /// A chain has 2^32 bytes or more, which virtio forbids (virtio 1.3 section 2.7.5).
+    /// A chain is 2^32 bytes long or more, which virtio forbids (virtio 1.3 section 2.7.5).
     Length,
     /// A frame is longer than the buffer for it.
     TooLong,
@@ -58,14 +58,14 @@ pub enum Sent {
 }
 
 /// Start position of a ring, encoded as in vhost-user messages. For a split virtqueue, this is a 16-bit index. For a
-/// packed virtqueue, it is the available index in the lower half and the used index in the upper half, each with 15
-/// bits and a wrap counter.
+/// packed virtqueue, it is the available index in the lower half and the used index in the upper half, each consisting
+/// of 15 bits and a wrap counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// Position from a front end, which may not know how far a previous device got before it died. For a packed ring,
     /// the position is determined from the ring itself instead.
     Told(u32),
-    /// Position at which this device left the ring.
+    /// Position that this device had reached when it stopped using the ring.
     Left(u32),
 }
 
@@ -150,7 +150,7 @@ impl Ring {
         of!(&self.form, ring => ring.is_broken())
     }
 
-    /// Returns the position of the next entry in the encoding of vhost-user messages; see [`Base`].
+    /// Returns the position of the next entry encoded as in vhost-user messages; see [`Base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         of!(&self.form, ring => ring.base())
@@ -172,7 +172,7 @@ impl Ring {
     /// Copies the next frame from the guest, including its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Returns the fault of the next entry, which is skipped.
+    /// Returns the fault in the next entry, which is skipped.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         self.pieces.begin(false);
         let taken = of!(&mut self.form, ring => {
@@ -190,7 +190,7 @@ impl Ring {
         copied.map(|()| Some(bytes))
     }
 
-    /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many buffers as needed. The
+    /// Copies a frame into one of the guest's buffers, or, if `mergeable` is set, into as many buffers as needed. The
     /// first part starts with a virtio header of `header_bytes` bytes, in which this function fills in the number of
     /// buffers if the header has such a field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {

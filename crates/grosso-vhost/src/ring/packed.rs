@@ -11,7 +11,7 @@ use crate::vring::{
     Cursor, Descriptor, HAS_NEXT, IS_AVAILABLE, IS_TABLE, IS_USED, IS_WRITTEN, PackedParts,
 };
 
-/// A packed virtqueue as its device uses it.
+/// A packed virtqueue as used by its device.
 #[derive(Debug)]
 pub(super) struct PackedRing {
     parts: PackedParts,
@@ -21,7 +21,7 @@ pub(super) struct PackedRing {
     known: u16,
     /// Number of descriptors taken since the last publish.
     taken: u16,
-    /// Number of these descriptors that precede the current frame.
+    /// Number of taken descriptors that precede the current frame.
     before: u16,
     /// Entries to mark as used at the next publish.
     returned: Vec<Returned>,
@@ -128,7 +128,7 @@ impl PackedRing {
         (self.known > FETCHED_AHEAD).then(|| self.parts.descriptor(place.index).address)
     }
 
-    /// Returns the number of descriptors of the current frame.
+    /// Returns the number of descriptors in the current frame.
     fn at_hand(&self) -> u16 {
         self.taken - self.before
     }
@@ -174,7 +174,7 @@ impl PackedRing {
 }
 
 /// Adds a descriptor's buffer to a chain of `before` bytes and returns the new length. An indirect table is the only
-/// descriptor of its chain, and only the direction flag of its descriptors has a meaning.
+/// descriptor of its chain, and only the direction flag of its descriptors is meaningful.
 fn add(
     pieces: &mut Pieces,
     descriptor: Descriptor,
@@ -225,8 +225,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Finds the entry at which to continue after a previous device, which may have died at any time. If it died while
-/// marking a frame, adds the missing marks.
+/// Finds the entry to continue with after a previous device, which may have died at any time. If it died while marking
+/// a frame, adds the missing marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
@@ -250,10 +250,10 @@ fn find(parts: &PackedParts) -> Cursor {
 /// Returns the next entry to take, which is the first entry after the used entries.
 ///
 /// The flags of each descriptor show in which of two laps it was made available, and whether it was used in that lap.
-/// Starting with the oldest descriptor, the ring contains used descriptors of one lap, used descriptors of the next
+/// Starting with the oldest descriptor, the ring contains used descriptors from one lap, used descriptors from the next
 /// lap, and then available descriptors. A driver writes the first descriptor of a chain last. Until then, the oldest
-/// descriptor is followed by descriptors of a further lap. A chain that is as long as the ring looks like missing marks
-/// while the driver writes it; shorter chains do not.
+/// descriptor is followed by descriptors from a further lap. A chain that is as long as the ring looks like missing
+/// marks while the driver writes it; shorter chains do not.
 fn locate(parts: &PackedParts) -> Cursor {
     let size = parts.size();
     let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();

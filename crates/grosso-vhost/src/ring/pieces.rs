@@ -46,8 +46,8 @@ impl Pieces {
         if descriptor.has(IS_WRITTEN) != self.is_written {
             return Err(ChainFault::Direction);
         }
-        // Readable buffers are checked when they are copied; writable buffers are checked now, so that no frame is
-        // written only in part.
+        // Readable buffers are checked when they are copied; writable buffers are checked now, so that no frame is only
+        // partly written.
         if self.is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
         }

@@ -4,7 +4,7 @@
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, PIECES_MAX, Taken, pieces::Pieces};
 use crate::vring::{DESCRIPTOR_BYTES, Descriptor, HAS_NEXT, IS_TABLE, SplitParts};
 
-/// A split virtqueue as its device uses it.
+/// A split virtqueue as used by its device.
 #[derive(Debug)]
 pub(super) struct SplitRing {
     parts: SplitParts,

@@ -60,7 +60,7 @@ impl Descriptor {
     }
 }
 
-/// Maximum number of entries of a ring in virtio.
+/// Maximum number of entries in a virtio ring.
 pub const SIZE_MAX: u16 = 32_768;
 pub(crate) const DESCRIPTOR_BYTES: usize = 16;
 /// The descriptor is followed by another descriptor of its chain.

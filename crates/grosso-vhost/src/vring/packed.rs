@@ -58,7 +58,7 @@ impl Cursor {
     }
 }
 
-/// A packed virtqueue as one side uses it.
+/// A packed virtqueue as used by one side.
 #[derive(Debug)]
 pub(crate) struct PackedParts {
     descriptors: Place,
@@ -173,8 +173,7 @@ impl PackedParts {
         fence(Ordering::SeqCst);
     }
 
-    /// Disables notifications. The word is written only if it changes, so that it stays in the caches of the other
-    /// side.
+    /// Disables notifications. The word is written only if it changes, so that it stays in the other side's caches.
     #[inline]
     pub(crate) fn hush(&mut self) {
         if !core::mem::replace(&mut self.is_hushed, true) {

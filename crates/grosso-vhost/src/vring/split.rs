@@ -82,7 +82,7 @@ impl SplitParts {
     }
 
     /// Sets the event index, if event indices are supported, so that the other side sends a notification after `but`
-    /// more entries. Returns whether there already is an entry after index `known`.
+    /// more entries. Returns whether there is already an entry after index `known`.
     pub(crate) fn ask(&mut self, known: u16, but: u16) -> bool {
         if self.event_index {
             self.mine.place.store(self.mine.event(), self.theirs.count().wrapping_add(but));
@@ -150,7 +150,7 @@ impl Entries {
     }
 }
 
-/// Returns the length of a ring with its flags, index and event index in bytes.
+/// Returns the length of a ring in bytes, including its flags, index and event index.
 const fn entries_bytes(size: u16, entry_bytes: usize) -> usize {
     HEAD_BYTES + entry_bytes * size as usize + 2
 }

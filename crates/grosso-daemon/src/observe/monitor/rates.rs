@@ -21,17 +21,17 @@ pub struct Rates {
     /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Rate at which bits of wire packets are received, headers included, in Gbit/s.
+    /// Receive rate of wire packets, including headers, in Gbit/s.
     pub rx_gbit_per_s: f64,
     /// Rate at which packets arrive, in thousands per second.
     pub rx_kpackets_per_s: f64,
     /// Wire packets per frame that was passed on from the device.
     pub rx_packets_per_batch: f64,
-    /// Rate at which bits of wire packets are sent, headers included, in Gbit/s.
+    /// Transmit rate of wire packets, including headers, in Gbit/s.
     pub tx_gbit_per_s: f64,
     /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
-    /// Trains of packets from the device that are held now.
+    /// Number of held trains of packets from the device.
     pub trains_held: u64,
     /// Frames with wrong checksums and frames lost, so far.
     pub total: Faults,
@@ -156,7 +156,7 @@ impl Reasons {
     }
 }
 
-/// Returns the counters of one object of the JSON reports.
+/// Returns the counters of one object in the JSON reports.
 fn grouped<'a>(
     values: &'a Values,
     wanted: &'a str,

@@ -47,7 +47,7 @@ fn detail_rows(rows: u16, devices: usize) -> u16 {
     [DETAIL_ROWS, REASON_ROWS].into_iter().find(fits).unwrap_or(0)
 }
 
-/// Text styles, which use colors only if the terminal should show them.
+/// Text styles, with colors only if the terminal should show them.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,
@@ -216,7 +216,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), place);
 }
 
-/// Returns the last intervals as bars of eight heights.
+/// Returns the last intervals as a string of bars with eight different heights.
 fn bars(history: &VecDeque<u64>) -> String {
     let lately = history.iter().rev().take(BARS).rev();
     let most = lately.clone().copied().max().unwrap_or(0).max(1);
@@ -259,7 +259,7 @@ const TITLE_ROWS: u16 = 1;
 const HEAD_ROWS: u16 = 2;
 /// Number of devices that stay visible above the details.
 const DEVICE_ROWS: usize = 4;
-/// Number of rows of the details: two plots, four lines of reasons and a border.
+/// Number of rows for the details: two plots, four lines of reasons and a border.
 const DETAIL_ROWS: u16 = 12;
 const REASON_ROWS: u16 = 6;
 /// Width of the labels next to plots.
@@ -269,8 +269,7 @@ const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of an interface name, which has up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// Limit for the share of trains that end with a gap. Above this limit, the screen warns that packets are lost or
-/// reordered.
+/// Share of trains that end with a gap, above which the screen warns that packets are lost or reordered.
 const REORDERING: f64 = 0.5;
 /// Indexes of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;

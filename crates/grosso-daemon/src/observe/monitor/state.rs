@@ -39,7 +39,7 @@ pub struct History {
     pub tx: VecDeque<u64>,
 }
 
-/// The reaction of the program to a key.
+/// The program's reaction to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterKey {
     /// The program continues.

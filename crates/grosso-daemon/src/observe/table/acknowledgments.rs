@@ -1,4 +1,4 @@
-//! Counters of acknowledgments that the path dropped, bundled, or expanded into several.
+//! Counters for acknowledgments that the path drops, sends together, or expands.
 
 use grosso::{acknowledge::Kept, expand::Unexpanded};
 
@@ -10,7 +10,7 @@ pub(super) fn counters() -> Vec<Counter> {
     tables.into_iter().flatten().collect()
 }
 
-/// Returns the counters of acknowledgments that the coalescer held so that it could send them together.
+/// Returns the counters of acknowledgments that the coalescer held in order to send them together.
 fn gathered() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         Counter::new(name, unit, help, CounterSource::Coalescer(read, 0)).alone()
@@ -51,7 +51,7 @@ fn kept() -> Vec<Counter> {
     Kept::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters of acknowledgments of trains that were expanded.
+/// Returns the counters of expanded acknowledgments.
 fn expanded() -> Vec<Counter> {
     let counter = |name: &str, help, read| {
         Counter::new(name, "packets", help, CounterSource::Received(read, 0)).alone()

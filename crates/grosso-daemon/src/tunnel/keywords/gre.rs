@@ -73,7 +73,7 @@ fn check_sequence(_: &Description, _: &Value, words: &Words) -> Result<(), Strin
     check_both_ways(words, ["seq", "iseq", "oseq"])
 }
 
-/// Checks that a switch agrees with its variants for each direction, which `ip` also has.
+/// Checks that a switch for both directions agrees with the switches that `ip` has for each direction.
 fn check_both_ways(words: &Words, [both, inward, outward]: [&str; 3]) -> Result<(), String> {
     let is_on = |name| words.switch(name).or_else(|| words.switch(both)).unwrap_or(false);
     if is_on(inward) == is_on(outward) {

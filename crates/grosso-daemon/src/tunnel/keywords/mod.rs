@@ -1,5 +1,5 @@
-//! A table of all keywords: the spelling, the types that have the keyword, the values, and the conversion to settings
-//! of a tunnel and back.
+//! A table of all keywords: the spelling, the types that have the keyword, the values, and the conversion to tunnel
+//! settings and back.
 //!
 //! | module | keywords |
 //! |---|---|
@@ -102,7 +102,7 @@ pub(super) struct Keyword {
     pub(super) grosso_only: Option<&'static str>,
     /// Function that sets the value. All keywords that precede this one in the table have already been set.
     pub(super) set: fn(&mut Description, &Value),
-    /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
+    /// Function that returns a tunnel's value; `None` if the tunnel does not need the keyword.
     pub(super) get: fn(&Description) -> Option<Value>,
     /// Function that checks the value against the whole tunnel and all its keywords.
     pub(super) check: fn(&Description, &Value, &Words) -> Result<(), String>,

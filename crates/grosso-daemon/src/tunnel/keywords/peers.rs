@@ -80,7 +80,7 @@ pub(super) const ROWS: &[Keyword] = &[
             let age_ns =
                 |seconds: u64| if seconds == 0 { u64::MAX } else { seconds * NS_PER_SECOND };
             if let (Some(forwarding), Some(seconds)) = (&mut tunnel.forwarding, value.number()) {
-                // Without learning, no address ages.
+                // Without learning, addresses do not expire.
                 forwarding.age_ns = forwarding.age_ns.map(|_| age_ns(seconds));
             }
         },

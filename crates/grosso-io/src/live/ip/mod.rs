@@ -83,8 +83,8 @@ impl IpOptions {
 /// `CAP_NET_RAW`.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received
-/// as they arrived, from any interface. The kernel builds the header of a transmitted IPv4 packet, with the
-/// destination, protocol, traffic class, TTL and DF bit of the frame. IPv6 headers are sent unchanged.
+/// as they arrived, from any interface. The kernel builds the header of a transmitted IPv4 packet, with the frame's
+/// destination, protocol, traffic class, TTL and DF bit. IPv6 headers are sent unchanged.
 ///
 /// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would receive them without
 /// the segment size. A packet socket also receives packets that this host's firewall drops later, and fragments, which
@@ -95,8 +95,8 @@ impl IpOptions {
 /// for raw sockets, so the packets are sent as a batch: headers and checksums are computed here, and the payload stays
 /// in place until the kernel copies it.
 ///
-/// The MTU of the link decides which packets are too long. ICMP messages have no influence on this. IPv4 packets that
-/// are too long are sent in fragments. For IPv6 the kernel does not fragment raw packets; use
+/// Only the link MTU decides which packets are too long; ICMP messages do not. IPv4 packets that are too long are sent
+/// in fragments. For IPv6 the kernel does not fragment raw packets; use
 /// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// The sending sockets, each with its protocol.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing. Because they are connected, the kernel learns the path MTU of IPv6 paths.
+    /// Sockets that send nothing. They are connected so that the kernel learns the MTU of IPv6 paths.
     _witnesses: Vec<DatagramSocket>,
 }
 
@@ -169,7 +169,7 @@ impl IpPort {
         Ok(Self { port })
     }
 
-    /// Returns the name of the port for messages, for example `ip 192.0.2.1`.
+    /// Returns the port's name for messages, for example `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()

@@ -134,7 +134,7 @@ impl IpReceiver {
     }
 }
 
-/// Returns the metadata of a packet. If the metadata is contradictory, counts this and returns `None`.
+/// Returns the metadata of a packet. If the metadata is contradictory, counts the packet and returns `None`.
 fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta> {
     stats.count(SocketEvent::ReceiveContradictory, meta.is_err().into());
     meta.ok()

@@ -19,6 +19,6 @@ pub(super) use self::{
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
 /// Length in bytes of the longest packet that every IPv6 path can carry (RFC 8200 section 5).
 const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
-/// Length in bytes of the longest packet that probes assume to pass on every IPv4 path. Every host accepts packets of
-/// this length (RFC 791 section 3.1).
+/// Length in bytes of the longest packet that, as probes assume, every IPv4 path can carry. Every host accepts packets
+/// of this length (RFC 791 section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -84,7 +84,7 @@ impl Outer {
         (frame.len() >= outer.len).then_some(outer)
     }
 
-    /// Returns the length of the headers of a received datagram in bytes.
+    /// Returns the header length of a received datagram in bytes.
     pub(in crate::live) const fn len_over(is_ipv4: bool) -> usize {
         udp::HEADER_LEN + if is_ipv4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN }
     }

@@ -1,4 +1,4 @@
-//! Paths to the remote endpoints of a port. Determines the length of packets that all paths can carry.
+//! Determines how long a packet may be so that the paths to all of a port's remote endpoints can carry it.
 
 use std::{io, net::IpAddr};
 
@@ -41,7 +41,7 @@ struct PathTo {
     address: IpAddr,
     /// Index of the link that the route uses, or `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that the kernel reported last, or `None` if it has reported none.
+    /// Last path MTU that the kernel reported, or `None` if it has reported none.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
@@ -65,7 +65,8 @@ struct Belief {
 }
 
 impl Paths {
-    /// Creates the paths from an address of this host to remote addresses of the same family. `probes` enables probing.
+    /// Creates the paths from one of this host's addresses to remote addresses of the same family. `probes` enables
+    /// probing.
     pub(in crate::live) fn new(
         local: IpAddr,
         remotes: &[IpAddr],
@@ -287,7 +288,7 @@ impl Messages {
         stats: &mut SocketStats,
     ) {
         for _ in 0..MESSAGES_MAX {
-            // An error of the socket does not affect the paths.
+            // A socket error does not affect the paths.
             let Ok(Some(message)) = self.socket.next(&mut self.buffer[..]) else { return };
             let Some((address, said, quoted)) = parse(message) else { continue };
             let Some(remote) = remotes.iter_mut().find(|remote| remote.address == address) else {
@@ -314,8 +315,7 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// Handles a message that reports `said` as the length in bytes of the longest packet that reaches a remote
-    /// endpoint.
+    /// Handles a message that reports a path MTU of `said` bytes.
     fn update(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {
@@ -332,20 +332,18 @@ fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
 }
 
-/// Interval between queries of the path MTU, in nanoseconds. A query takes about ten system calls per path.
+/// Interval between path MTU queries, in nanoseconds. A query takes about ten system calls per path.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 /// Interval between checks for messages and replies, in nanoseconds. A check takes one system call if there is nothing
 /// to read.
 const READ_AGAIN_NS: u64 = 10_000_000;
 /// Maximum number of messages read at once. The kernel keeps further messages in the socket's buffer.
 const MESSAGES_MAX: usize = 64;
-/// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
+/// Number of bytes read from a message: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Time in nanoseconds for which long packets are recorded after a message. It is long enough for several
-/// retransmissions.
+/// Time in nanoseconds to record long packets after a message. It is long enough for several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
-/// Time in nanoseconds for which a proven message remains valid; the same as in the kernel
-/// (`net.ipv6.route.mtu_expires`).
+/// Lifetime of a proven message in nanoseconds, the same as in the kernel (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]

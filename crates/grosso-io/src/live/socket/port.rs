@@ -1,5 +1,5 @@
-//! The common part of the ports that use UDP sockets and raw IP sockets. It adds path MTU discovery, sending and
-//! counters to [`Sockets`].
+//! Code shared by the ports that use UDP sockets or raw IP sockets. It adds path MTU discovery, sending and counters to
+//! [`Sockets`].
 
 use std::{
     fmt, io,

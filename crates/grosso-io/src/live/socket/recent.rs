@@ -9,7 +9,7 @@ use super::{CARRIED_IPV6, outer::BuiltHeaders};
 /// outsider who does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub(in crate::live) struct RecentPackets {
-    /// First bytes of the recorded packets. There are none if recording is off.
+    /// First bytes of the recorded packets; empty if recording is off.
     beginnings: Vec<Beginning>,
     next: usize,
 }
@@ -35,7 +35,7 @@ impl RecentPackets {
         !self.beginnings.is_empty()
     }
 
-    /// Records a packet that consists of these parts, if recording is on and the packet is long.
+    /// Records the packet that these parts make up, if recording is on and the packet is long.
     pub(super) fn sent<'a>(
         &mut self,
         built: BuiltHeaders,

@@ -111,13 +111,13 @@ impl SocketSender {
         self.recent.has(quoted)
     }
 
-    /// Returns whether a packet that routers cannot fragment and that is too long for some paths was sent since the
-    /// last call.
+    /// Returns whether, since the last call, a packet was sent that routers cannot fragment and that is too long for
+    /// some paths.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }
 
-    /// Records a packet that has `len` bytes without the headers that the socket builds.
+    /// Records a packet of `len` bytes, not counting the headers that the socket builds.
     fn note(&mut self, outer: &Outer, len: usize) {
         let least = if outer.destination.is_ipv6() { CARRIED_IPV6 } else { CARRIED_IPV4 };
         let is_whole = outer.dont_fragment || outer.destination.is_ipv6();
@@ -378,7 +378,7 @@ impl SocketSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Handles the kernel's error for the first message of the queue.
+    /// Handles the kernel's error for the first queued message.
     fn refused(&mut self, error: io::Error, stats: &mut SocketStats) -> io::Result<()> {
         let class = ErrorClass::of(&error);
         let event = match class {
@@ -393,9 +393,9 @@ impl SocketSender {
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
-        // `EIO` means a device without checksums, `EINVAL` means a kernel that accepts fewer datagrams or none (rule
-        // S22), and `EMSGSIZE` means datagrams that need fragments. An interface that is down (`ENETDOWN`) may come up
-        // again.
+        // `EIO` means that the device cannot compute checksums, `EINVAL` that the kernel accepts fewer datagrams or
+        // none (rule S22), and `EMSGSIZE` that the datagrams must be fragmented. An interface that is down (`ENETDOWN`)
+        // may come up again.
         let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
             || is_device_failure(&error);
         let is_too_long = class == ErrorClass::TooLong;
@@ -465,7 +465,7 @@ mod tests {
 
     use super::*;
 
-    /// Error codes of Linux.
+    /// Linux error codes.
     const EIO: i32 = 5;
     const EAGAIN: i32 = 11;
     const ENETDOWN: i32 = 100;

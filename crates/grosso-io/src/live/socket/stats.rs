@@ -5,14 +5,14 @@ use grosso::reasons;
 use crate::port::PortCounter;
 
 reasons! {
-    /// Event at a socket port.
+    /// Event on a socket port.
     SocketEvent {
         /// A message was received: one datagram, or several of a flow that the kernel merged.
         ReceiveMessage = "socket_rx_messages",
         /// A datagram was received.
         ReceiveDatagram = "socket_rx_datagrams",
-        /// The kernel dropped a datagram for the socket: the buffer was full, or the checksum was wrong or missing
-        /// although required.
+        /// The kernel dropped a datagram for the socket: the buffer was full, or the checksum was wrong, or a required
+        /// checksum was missing.
         ReceiveDropped = "socket_rx_dropped",
         /// A received datagram contradicted the kernel's metadata and was dropped.
         ReceiveContradictory = "socket_rx_contradictory",
@@ -26,7 +26,8 @@ reasons! {
         TransmitCutAgain = "socket_tx_cut_again",
         /// Messages of several datagrams were disabled, because the kernel or the device cannot segment them.
         TransmitNarrowed = "socket_tx_narrowed",
-        /// A frame that the socket cannot send was dropped: another protocol, a fragment, or other outer headers.
+        /// A frame that the socket cannot send was dropped: it has another protocol, is a fragment, or has other outer
+        /// headers.
         TransmitInexpressible = "socket_tx_inexpressible",
         /// A datagram was rejected because of its content and dropped.
         TransmitRefused = "socket_tx_refused",
@@ -54,7 +55,7 @@ reasons! {
 }
 
 impl SocketEvent {
-    /// Returns whether the event means a lost datagram.
+    /// Returns whether a datagram was lost.
     const fn is_loss(self) -> bool {
         !matches!(
             self,

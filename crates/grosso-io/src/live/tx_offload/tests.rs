@@ -10,7 +10,7 @@ use grosso_wire::virtio::{GSO_NONE, GSO_TCP_IPV4, HEADER_LEN, VirtioHeader};
 
 use super::*;
 
-/// A kernel that refuses configured frames, and accepts a limited number of frames at once.
+/// A fake kernel that refuses the configured frames, and accepts a limited number of frames at once.
 #[derive(Default)]
 struct Fake {
     taken: Vec<Vec<u8>>,

@@ -67,7 +67,7 @@ pub struct UdpOptions {
 }
 
 impl UdpOptions {
-    /// Creates options for frames of any kind at this address.
+    /// Creates options for a port at this address that sends and receives frames of any kind.
     #[must_use]
     pub fn new(local: SocketAddr) -> Self {
         Self {
@@ -191,7 +191,7 @@ impl UdpPort {
         Ok(Self { port })
     }
 
-    /// Returns the name of the port for messages, for example `udp 192.0.2.1:4789`.
+    /// Returns the port's name for messages, for example `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()
@@ -266,7 +266,7 @@ impl Sockets for UdpSockets {
         self.receiver.as_fd()
     }
 
-    /// Returns the index of the socket whose part of the port range contains the source port.
+    /// Returns the index of the socket whose share of the port range contains the source port.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;
@@ -336,9 +336,9 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the offsets of the ports to try: first the first port, and then all ports, starting with a random one. Other
-/// queues of this host have bound some of the ports. A queue that tried all ports in order would try each of these
-/// ports before it found a free one.
+/// Returns the offsets of the ports to try: the first port, and then all ports, starting at a random one. Other queues
+/// on this host have already bound some of the ports. A queue that tried the ports in order would run into each of
+/// these before it found a free one.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;

@@ -91,7 +91,7 @@ impl UdpReceiver {
         Ok(count > 0)
     }
 
-    /// Returns the next datagram, after its rebuilt headers.
+    /// Returns the next datagram with its rebuilt headers.
     fn next(&mut self, socket: &DatagramSocket) -> Option<Frame<PortBuffer>> {
         loop {
             let message = self.received.get(self.message)?;
@@ -145,11 +145,11 @@ impl UdpReceiver {
     }
 }
 
-/// Number of messages read in one call, each of which may contain as many datagrams as a superframe.
+/// Number of messages read in one call. Each message may contain as many datagrams as a superframe has packets.
 const MESSAGES_MAX: usize = 16;
 /// Size of a slot in bytes. It suffices for the headers and the longest message, which is shorter than 64 KiB.
 const SLOT_BYTES: usize = HEADERS_MAX + (64 << 10);
 /// Length of the longest rebuilt headers in bytes.
 const HEADERS_MAX: usize = Outer::len_over(false);
-/// Initial size of a buffer in bytes, for datagrams of the usual Ethernet MTU. Buffers grow when necessary.
+/// Initial size of a buffer in bytes, enough for datagrams at the usual Ethernet MTU. Buffers grow when necessary.
 const FRAME_BYTES: usize = 2048;

@@ -76,7 +76,7 @@ impl Ends {
     }
 }
 
-/// Time without a datagram after which none is expected.
+/// Time to wait for a datagram before concluding that none will arrive.
 const STALLED: Duration = Duration::from_secs(6);
 
 /// Returns the packets of a superframe, as the engine segments it.
@@ -134,8 +134,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the segment size
-/// of the superframe as if the datagram consisted of merged datagrams.
+/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the superframe's
+/// segment size as if the datagram consisted of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
@@ -147,7 +147,7 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
         };
         let inside = 8 + 14 + 20 + 8;
         // Three cases: one datagram with a superframe, ten datagrams of 1000 bytes, and ten datagrams. In the third,
-        // the first header declares more bytes than all ten datagrams have.
+        // the first header declares more bytes than all ten datagrams together.
         let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
         let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
         let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];

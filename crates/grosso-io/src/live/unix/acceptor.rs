@@ -115,7 +115,7 @@ fn stream(passing: bool) -> io::Result<UnixSocket> {
     }
 }
 
-/// Returns whether connecting failed because this system has no descriptors or no memory left.
+/// Returns whether connecting failed because this system ran out of descriptors or memory.
 pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
     ErrorClass::of(error) == ErrorClass::Exhausted
 }
@@ -139,7 +139,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // Accepting on a socket that does not listen fails in the same way as if no descriptor were free.
+        // Accepting on a socket that is not listening fails just as if no descriptor were free.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -93,7 +93,7 @@ impl DatagramEnd {
     }
 
     /// Returns the time at which to check again whether the peer still exists. The check is necessary because the
-    /// kernel does not report that a peer has ended.
+    /// kernel does not report that a peer has exited.
     pub(super) fn deadline(&self) -> Option<u64> {
         (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }

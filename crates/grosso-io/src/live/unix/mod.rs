@@ -41,14 +41,15 @@ use crate::{
 pub struct UnixOptions {
     /// Path of the socket.
     pub path: PathBuf,
-    /// Whether frames are sent in a [stream](crate::framing), or each frame in a datagram.
+    /// Whether frames are sent as a [stream](crate::framing) or as one datagram each.
     pub kind: UnixKind,
     /// Whether the port listens or connects.
     pub role: UnixRole,
     /// Virtio header before every frame. Both programs must use the same format.
     pub header: Option<Form>,
-    /// Offloads that the peer accepts; the protocol gives the peer no means to report them. Offloads that the header
-    /// cannot express are ignored. Without a header, the peer gets only packets with complete checksums.
+    /// Offloads that the peer accepts. They must be configured, because the peer has no way to report them. Offloads
+    /// that the header cannot express are ignored. Without a header, the peer gets only packets with complete
+    /// checksums.
     pub transmit: Features,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -64,9 +65,9 @@ pub enum UnixRole {
     },
     /// The port connects to a peer that listens.
     Connect {
-        /// Path of the socket to which the peer sends datagrams. It is not used for a stream.
+        /// Path of the socket that the peer sends datagrams to. It is not used for a stream.
         local: Option<PathBuf>,
-        /// Permissions of the file of the socket at `local`.
+        /// Permissions of the socket file at `local`.
         mode: u32,
     },
 }
@@ -143,7 +144,7 @@ impl UnixPort {
         })
     }
 
-    /// Returns the path of the socket with the prefix `unix:`.
+    /// Returns the socket's path with the prefix `unix:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -164,7 +165,7 @@ impl UnixPort {
         }
     }
 
-    /// Returns whether to copy a frame into a batch. A system call for each short frame of a stream costs more than a
+    /// Returns whether to copy a frame into a batch. A system call for each short frame in a stream costs more than a
     /// copy; a datagram always needs a system call.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -305,7 +306,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
 /// Socket buffer size in bytes for each direction, unless the system's limit is lower. It suffices for a batch of
 /// packets or a few superframes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected or is silent.
+/// Interval in nanoseconds between attempts to reach a peer that is not running, refuses the connection, or is silent.
 const TRY_AGAIN_NS: u64 = 100_000_000;
 /// Maximum number of frames in one batch of a stream.
 const BATCH: usize = 64;

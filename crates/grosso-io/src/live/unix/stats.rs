@@ -5,7 +5,7 @@ use grosso::reasons;
 use crate::port::PortCounter;
 
 reasons! {
-    /// Event at a Unix socket.
+    /// Event on a Unix socket.
     UnixEvent {
         /// A peer connected, accepted a connection, or sent its first datagram.
         PeerMet = "peer_met",
@@ -26,7 +26,7 @@ reasons! {
 }
 
 impl UnixEvent {
-    /// Returns whether the event means a lost frame.
+    /// Returns whether a frame was lost.
     const fn is_loss(self) -> bool {
         !matches!(self, Self::PeerMet | Self::PeerGone | Self::SetUpFailed)
     }

@@ -1,4 +1,4 @@
-//! Exchange of frames between two programs through a stream, in which each frame follows its length.
+//! Exchange of frames between two programs through a stream, in which each frame is preceded by its length.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Frame that has been sent only in part.
+    /// Frame that has only partly been sent.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -234,7 +234,7 @@ mod tests {
         port::Transmitted,
     };
 
-    /// Returns an endpoint whose socket holds a few kilobytes, and its peer.
+    /// Returns an endpoint whose socket buffer holds a few kilobytes, and its peer.
     fn ends(folder: &tempfile::TempDir) -> (StreamEnd, UnixStream) {
         let options = UnixOptions::new(folder.path().join("s"));
         let mut end = StreamEnd::open(&options, 2000).unwrap();

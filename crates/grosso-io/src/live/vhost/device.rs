@@ -41,10 +41,10 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// Whether notifications of frames and of room, respectively, are enabled. Otherwise the descriptor does not become
-    /// ready.
+    /// Whether notifications are enabled, for frames and for room. A descriptor becomes ready only while its
+    /// notifications are enabled.
     asked: [bool; 2],
-    /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
+    /// Whether frame notifications are enabled, and no frame has arrived since they were enabled.
     will_be_told: bool,
     patience: Patience,
     flows: Flows,
@@ -83,7 +83,7 @@ impl VhostDevice {
     /// there is no frame.
     ///
     /// # Errors
-    /// Returns the fault of a skipped entry.
+    /// Returns the fault in a skipped entry.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let result = self.role.receive(into);
         self.counted(result)
@@ -98,7 +98,7 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Prepares to sleep: enables notifications of frames, unless polling again is worthwhile. Returns whether
+    /// Prepares to sleep: enables frame notifications, unless polling again is worthwhile. Returns whether
     /// notifications are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
@@ -182,7 +182,7 @@ impl VhostDevice {
         self.role.notification(self.role.incoming())
     }
 
-    /// Returns the descriptor that signals room for frames of the port.
+    /// Returns the descriptor that signals room for frames from the port.
     pub(super) fn buffers_notification(&self) -> Option<BorrowedFd<'_>> {
         self.role.notification(self.role.outgoing())
     }
@@ -337,7 +337,7 @@ impl Wire for VhostDevice {
                 }
             }
         }
-        // The frame is lost if every buffer of the guest is invalid, or if the guest creates endless work.
+        // The frame is lost if all of the guest's buffers are invalid, or if the guest creates endless work.
         self.stats.count(VhostEvent::RingUnsteady);
         Ok(())
     }
@@ -383,10 +383,10 @@ impl Patience {
     }
 }
 
-/// Maximum number of polls of an empty ring. They take about 20 microseconds, in which a running driver can send a
-/// batch.
+/// Maximum number of polls of an empty ring. They take about 20 microseconds, long enough for a running driver to send
+/// a batch.
 const LOOKS_MAX: u16 = 128;
-/// Number of sleeps per trial: one sleep out of this many is delayed as a trial.
+/// Number of sleeps per trial: one in this many sleeps is delayed as a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;
@@ -396,7 +396,7 @@ const MESSAGES_MAX: usize = 64;
 const FAULTS_MAX: usize = 64;
 /// Maximum number of descriptors read for one frame: those of the longest ring, plus the maximum for a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
-/// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
+/// Maximum time in nanoseconds that a frame waits if there are buffers, but too few. It is much longer than a running
 /// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// Maximum number of times that a frame is retried because the driver has added entries in the meantime. By then, even
@@ -422,7 +422,7 @@ mod tests {
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
             assert!(!patience.looks_again(true), "no polling while notifications are enabled");
-            // Frames that arrive now do not count in favor of polling.
+            // Frames that arrive now are not a point in favor of polling.
             patience.found(true);
         }
         for _ in 0..1000 {

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use grosso::{Meta, steering::Steering};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-/// Map from the flow of a frame, as identified by its headers, to a queue pair.
+/// Map from a frame's flow, as identified by its headers, to a queue pair.
 ///
 /// No state is kept per flow. The hash that a device can report is not used, because it may differ between the
 /// directions of a flow and between types of packets.
@@ -43,5 +43,5 @@ impl Flows {
     }
 }
 
-/// Number of bytes of a frame that contain its headers, including headers inside a tunnel.
+/// Number of bytes at the start of a frame that contain its headers, including headers inside a tunnel.
 const HEADERS_BYTES: usize = 256;

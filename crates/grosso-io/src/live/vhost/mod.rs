@@ -36,7 +36,7 @@ use crate::{
 pub struct VhostOptions {
     /// Path of the socket file.
     pub path: PathBuf,
-    /// Whether the port listens or connects. The path of the socket for datagrams is ignored.
+    /// Whether the port listens or connects. The `local` path, which is for datagrams, is ignored.
     pub role: UnixRole,
     /// Role of the port: the device of a virtual machine (back end), or the driver of a device that another program
     /// implements, for example a switch (front end).
@@ -44,9 +44,8 @@ pub struct VhostOptions {
     /// Offloads in both directions. A back end offers them to the guest; a front end uses the ones that the device
     /// supports.
     pub features: Features,
-    /// Maximum size in bytes of the memory that the front end may share, if the port is a device. A guest that refers
-    /// to pages that were never used makes this process grow by at most this amount. The default is
-    /// [`MAPPED_BYTES_MAX`].
+    /// Maximum size in bytes of the memory that the front end may share, if the port is a device. By referring to
+    /// unused pages, a guest can make this process grow by at most this amount. The default is [`MAPPED_BYTES_MAX`].
     pub memory_bytes_max: u64,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -71,7 +70,7 @@ impl VhostOptions {
 /// A vhost-user port: the device of a VM, or the driver of a device. Frames start with an Ethernet header.
 ///
 /// Every frame is copied once per direction, out of the shared memory or into it. Frames are dropped and counted while
-/// no peer is connected or the rings of the peer are not started. A peer may connect and disconnect at any time. Until
+/// no peer is connected or the peer has not started its rings. A peer may connect and disconnect at any time. Until
 /// features are negotiated, the port reports the maximum features.
 #[derive(Debug)]
 pub struct VhostPort {
@@ -117,7 +116,7 @@ impl VhostPort {
         })
     }
 
-    /// Returns the path of the socket with the prefix `vhost-user:`.
+    /// Returns the socket's path with the prefix `vhost-user:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -264,7 +263,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port, each with the virtio feature bits that permit it in frames to the guest and from the guest.
+/// Port features, each with the virtio bits that allow frames to the guest, and frames from the guest, to use it.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),

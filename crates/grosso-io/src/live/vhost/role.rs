@@ -31,7 +31,7 @@ macro_rules! with {
     };
 }
 
-/// Enables notifications of a ring, and returns whether it has entries.
+/// Enables notifications for a ring, and returns whether it has entries.
 macro_rules! asked {
     ($ring:expr) => {{
         let has_more = $ring.ask();
@@ -69,7 +69,7 @@ impl VhostRole {
         }
     }
 
-    /// Handles a message of the peer, and returns the messages to send.
+    /// Handles a message from the peer, and returns the messages to send.
     pub(super) fn handle_message(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
         match self {
             Self::Device(back) => {
@@ -113,14 +113,14 @@ impl VhostRole {
         }
     }
 
-    /// Selects the queue pair for the next frame of the port.
+    /// Selects the queue pair for the next frame from the port.
     pub(super) fn choose(&mut self, pair: usize) {
         if let Self::Device(back) = self {
             back.choose(Way::ToGuest, pair);
         }
     }
 
-    /// Copies a frame of the port into the selected ring. Returns the result, and the number of descriptors read for
+    /// Copies a frame from the port into the selected ring. Returns the result, and the number of descriptors read for
     /// the frame.
     pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
         match self {
@@ -137,7 +137,7 @@ impl VhostRole {
         }
     }
 
-    /// Enables notifications of frames in every ring, or of room in the selected ring. Returns whether there are
+    /// Enables notifications for frames in every ring, or for room in the selected ring. Returns whether there are
     /// entries now, or `None` if there is no ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
         let is_for_frames = way == self.incoming();
@@ -151,7 +151,7 @@ impl VhostRole {
         })
     }
 
-    /// Disables notifications of a ring.
+    /// Disables notifications for a ring.
     pub(super) fn hush(&mut self, way: Way) {
         with!(self, side => side.rings(way).for_each(|ring| ring.hush()));
     }
@@ -182,7 +182,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the rings from which the port receives frames.
+    /// Returns the direction of the rings that the port receives frames from.
     pub(super) fn incoming(&self) -> Way {
         match self {
             Self::Device(_) => Way::FromGuest,
@@ -190,7 +190,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the rings to which the port sends frames.
+    /// Returns the direction of the rings that the port sends frames to.
     pub(super) fn outgoing(&self) -> Way {
         match self {
             Self::Device(_) => Way::ToGuest,
@@ -203,13 +203,13 @@ impl VhostRole {
         with!(self, side => side.chosen())
     }
 
-    /// Returns whether the selected ring accepts frames of the port.
+    /// Returns whether the selected ring accepts frames from the port.
     pub(super) fn takes_frames(&mut self) -> bool {
         let way = self.outgoing();
         with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
-    /// Returns whether the ring has some room, but too little for the waiting frame of the port.
+    /// Returns whether the ring has some room, but too little for the port's waiting frame.
     pub(super) fn is_short(&mut self) -> bool {
         match self {
             Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),

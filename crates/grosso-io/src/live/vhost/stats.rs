@@ -6,7 +6,7 @@ use grosso_vhost::ring::ChainFault;
 use crate::port::PortCounter;
 
 reasons! {
-    /// Event at a vhost-user port.
+    /// Event on a vhost-user port.
     VhostEvent {
         /// The peer connected to the port, or the port connected to the peer.
         PeerMet = "peer_met",
@@ -16,8 +16,8 @@ reasons! {
         PeerCutOff = "peer_cut_off",
         /// A frame was dropped because no peer was connected, or the peer had not started its rings.
         TransmitNoPeer = "tx_no_peer",
-        /// A ring entry or a descriptor named an invalid descriptor, or one that the device did not own; the frame was
-        /// lost.
+        /// A ring entry or a descriptor referred to an invalid descriptor, or one that the device did not own; the
+        /// frame was lost.
         RingIndex = "ring_index",
         /// A descriptor chain was too long or endless; the frame was lost.
         RingEndless = "ring_endless",
@@ -48,7 +48,7 @@ reasons! {
 }
 
 impl VhostEvent {
-    /// Returns whether the event means lost frames.
+    /// Returns whether frames were lost.
     const fn is_loss(self) -> bool {
         !matches!(
             self,

@@ -109,8 +109,8 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    // The list starts with the reasons that apply to both directions. These are followed by the reasons that apply to
-    // packets to encrypt, and then by the reasons that apply to packets to decrypt.
+    // The list starts with the reasons that apply to both directions, followed by those for encryption only, and then
+    // by those for decryption only.
     let out =
         |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [

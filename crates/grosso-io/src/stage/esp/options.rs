@@ -28,7 +28,7 @@ pub struct EspOptions {
     pub outbound: SecurityAssociation,
     /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// Recorder of the sequence numbers. With `None`, the numbers start with the first one, so use this only for keys
+    /// Recorder of the sequence numbers. With `None`, the numbers start from the beginning, so use this only for keys
     /// that no other stage has used or will use.
     pub sequences: Option<SequenceRecorder>,
     /// Treatment of unencrypted frames.
@@ -40,7 +40,8 @@ pub struct EspOptions {
     pub vector_salt: u64,
     /// Lock files that stay open as long as the keys are used.
     pub claims: Vec<File>,
-    /// Callback for the first packet that this stage has encrypted and that returns to it to be encrypted again.
+    /// Callback that is called for the first packet that this stage encrypted and that comes back to be encrypted
+    /// again.
     pub loop_notice: Option<Notice>,
     /// Callback that is called when few sequence numbers are left, and when none are left.
     pub scarcity: Option<ScarcityNotice>,

@@ -77,11 +77,11 @@ impl Pair {
         sequence <= recorder.recorded().received
     }
 
-    /// Requests that the numbers of received packets are recorded. If recording takes time, further numbers are
-    /// recorded ahead of their packets, so that a steady stream does not have to wait. Their number is a multiple of
-    /// the number of packets that arrive during a request, or the number of packets that have arrived so far, up to the
-    /// default. After a crash, packets with the numbers recorded ahead are rejected and their content must be
-    /// retransmitted, so only a few are recorded for a quiet peer.
+    /// Requests that the numbers of received packets be recorded. If recording takes time, further numbers are recorded
+    /// ahead of their packets, so that a steady stream does not have to wait. Their count is the larger of two values:
+    /// 16 times the number of packets that arrive during a request, and, up to the default, the number of packets that
+    /// arrived since the file was last exact. After a crash, packets whose numbers were recorded ahead are rejected,
+    /// and their content must be retransmitted; for a quiet peer, only a few numbers are therefore recorded ahead.
     pub(super) fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -117,12 +117,12 @@ impl Pair {
         let received = self.decryptor.last_sequence();
         if let Some(recorder) = &mut self.recorder {
             let sent = recorder.recorded().sent;
-            // If this fails, the file records more numbers as received than have arrived.
+            // If this fails, the file still records more numbers as received than have arrived.
             let _ = recorder.ask(Numbers { sent, received });
         }
     }
 
-    /// Returns whether `packets` sequence numbers may be used, which is the case once the file records them as used.
+    /// Returns whether `packets` sequence numbers may be used. They may be used once the file records them as used.
     pub(super) fn reserve(&mut self, packets: u32) -> bool {
         let Some(recorder) = &mut self.recorder else { return true };
         let last = self.encryptor.last_sequence().saturating_add(packets.into());
@@ -149,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Records the exact numbers, so that reserved numbers that were not used can be used later.
+/// Records the exact numbers, so that reserved but unused numbers can be used later.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
@@ -162,9 +162,9 @@ impl Drop for Pair {
     }
 }
 
-/// Default maximum of the sequence numbers that are recorded as received ahead of their packets, if few packets arrive
-/// during a request.
+/// Default maximum number of sequence numbers that are recorded as received ahead of their packets, if few packets
+/// arrive during a request.
 const AHEAD_USUAL: u64 = 64;
-/// Maximum number of packets that are assumed to arrive during a request. The number of sequence numbers recorded ahead
-/// is 16 times as high.
+/// Maximum number of packets that are assumed to arrive during a request. Up to 16 times this many sequence numbers are
+/// recorded ahead.
 const AHEAD_MAX: u64 = HELD_MAX as u64;

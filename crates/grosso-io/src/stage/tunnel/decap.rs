@@ -14,7 +14,7 @@ use grosso_wire::{Kind, LinkType, Stack, dissect_into, ethernet};
 use super::{TunnelOptions, TunnelStageStats, forwarding::Unlearnable, peers::Peers};
 use crate::buffer::{PortBuffer, Spare};
 
-/// Receiving half of a tunnel, which decapsulates the frames of a port.
+/// Receiving half of a tunnel, which decapsulates the frames from a port.
 #[derive(Debug)]
 pub(super) struct Decap {
     /// Link type of the outer frames.
@@ -120,8 +120,8 @@ impl Decap {
         }
     }
 
-    /// Returns the segmentation of a TCP superframe that a kernel on this host left for a device to segment, although
-    /// no device did so. Sockets do not report the segment size; a superframe that exceeds the tunnel's MTU is
+    /// Returns the segmentation of a TCP superframe that a kernel on this host left for a device to segment, but that
+    /// no device segmented. Sockets do not report the segment size; a superframe that exceeds the tunnel's MTU is
     /// segmented to that MTU.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {

@@ -23,7 +23,7 @@ pub struct Forwarding {
     /// Ethernet addresses, each with the endpoint through which it can be reached. Learning never changes these
     /// entries.
     pub configured: Vec<([u8; 6], IpAddr)>,
-    /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
+    /// Lifetime of a learned address in nanoseconds, counted from its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
     /// Maximum number of learned addresses. Packets from other addresses are still accepted, but frames to these
     /// addresses are sent to all endpoints.
@@ -76,7 +76,7 @@ struct ForwardingEntry {
     seen_ns: Option<u64>,
 }
 
-/// The remote endpoints to which a frame is sent.
+/// The remote endpoints that a frame is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
     One(usize),
@@ -93,7 +93,7 @@ pub(super) enum Unlearnable {
 }
 
 impl Table {
-    /// Creates the table for `ends`, which are numbered in this order. Returns a message if the configuration is
+    /// Creates the table for `ends`, which are numbered in the given order. Returns a message if the configuration is
     /// invalid.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
         let mut entries = HashMap::new();

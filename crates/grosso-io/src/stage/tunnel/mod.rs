@@ -1,4 +1,4 @@
-//! A port that puts frames into a tunnel. The frames of this port are the inner frames of the tunnel.
+//! A port that sends its frames through a tunnel. The port's frames are the tunnel's inner frames.
 
 mod decap;
 mod forwarding;
@@ -49,7 +49,7 @@ pub struct TunnelOptions {
     /// Ethernet address of the tunnel's own device, if the tunnel carries Ethernet. Received frames with this source
     /// address are dropped (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Knowledge about the outer UDP checksum of received frames; see
+    /// Information about the outer UDP checksum of received frames; see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
     /// Maximum packet length of the tunnel in bytes, starting with the inner IP header and not counting VLAN tags.
@@ -57,8 +57,8 @@ pub struct TunnelOptions {
     /// minus tunnel headers and VLAN tags.
     pub mtu: Option<usize>,
     /// Minimum path MTU in bytes, starting with the outer IP header. A lower [`Port::path_proven`] limits the tunnel
-    /// only down to this value; longer outer packets are then fragmented. With `None`, only the routes of this host
-    /// limit the tunnel. The minimum is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    /// only down to this value; longer outer packets are then fragmented. With `None`, only this host's routes limit
+    /// the tunnel. The minimum is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
     /// UDP ports that identify tunnels inside the packets of this tunnel.
     pub ports: Ports,
@@ -66,7 +66,7 @@ pub struct TunnelOptions {
     pub seed: u64,
     /// Additional remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
-    /// Callback for the first outer packet of this tunnel that enters the tunnel again.
+    /// Callback that is called for the first of this tunnel's outer packets that enters the tunnel again.
     pub loop_notice: Option<Notice>,
 }
 
@@ -118,7 +118,7 @@ impl TunnelOptions {
 /// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets enter the tunnel again.
 /// The stage drops and counts looping packets and their fragments ([`LoopGuard`]).
 ///
-/// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
+/// Packets that the inner port has no room for are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
 pub struct TunnelStage<P: Port> {
     port: P,
@@ -134,7 +134,7 @@ pub struct TunnelStage<P: Port> {
     mtu_min: Option<usize>,
     /// Effective MTU.
     mtu: TunnelMtu,
-    /// Path MTUs of the inner port from which the effective MTU was derived.
+    /// Path MTUs of the inner port that the effective MTU was derived from.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
     /// Headers of a frame to send.
@@ -145,7 +145,7 @@ pub struct TunnelStage<P: Port> {
     slices: Vec<&'static [u8]>,
     /// Packets of segmented superframes that exceed the number of frames requested.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the last call returned the requested number of frames, so that the port may have more.
+    /// Whether the last call returned as many frames as requested, in which case the port may have more.
     more: bool,
     /// Number of superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
@@ -244,8 +244,8 @@ impl<P: Port> TunnelStage<P> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
     }
 
-    /// Updates the MTU from the path: the links of this host limit the length of accepted packets, proven path MTUs
-    /// reduce this limit down to the configured minimum, and ICMP messages decide which packets may be fragmented.
+    /// Updates the MTU from the path: this host's links limit the length of accepted packets, proven path MTUs reduce
+    /// this limit down to the configured minimum, and ICMP messages decide which packets may be fragmented.
     fn learn_mtu(&mut self) {
         let path = [self.port.path_mtu(), self.port.path_hint(), self.port.path_proven()];
         if self.path == Some(path) {
@@ -283,8 +283,8 @@ impl<P: Port> TunnelStage<P> {
         }
     }
 
-    /// Encapsulates a frame for the remote endpoint with number `to`, and sends or queues it. Frames that the tunnel
-    /// cannot carry are dropped and counted by reason.
+    /// Encapsulates a frame for the remote endpoint number `to`, and sends or queues it. Frames that the tunnel cannot
+    /// carry are dropped and counted by reason.
     fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
         let Some(peer) = self.peers.peer(to) else { return Ok(()) };
         let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
@@ -439,7 +439,7 @@ impl<P: Port> Port for TunnelStage<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room after sending its batch, so draining also flushes the port.
+        // A batching port may have room after sending its batch, so draining also flushes the port.
         let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })

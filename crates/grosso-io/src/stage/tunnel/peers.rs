@@ -78,7 +78,7 @@ impl Peers {
         self.peers.iter()
     }
 
-    /// Returns the indices of the endpoints to which a frame is sent.
+    /// Returns the indices of the endpoints that a frame is sent to.
     pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
         let frame = slices.first().copied().unwrap_or_default();
         match self.table.as_ref().map(|table| table.recipients(frame, self.now_ns)) {

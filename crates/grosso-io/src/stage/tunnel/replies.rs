@@ -11,7 +11,7 @@ use crate::buffer::{PortBuffer, Spare};
 pub(super) struct Replies {
     waiting: VecDeque<Vec<u8>>,
     spare: Spare,
-    /// Number of messages that may be sent now. Together with the time of the last refill, this is a token bucket.
+    /// Number of messages that may be sent now. Together with the time of the last refill, it forms a token bucket.
     allowed: u32,
     refilled_ns: u64,
     pub(super) told: u64,

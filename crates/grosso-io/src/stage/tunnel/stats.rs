@@ -30,8 +30,7 @@ pub struct TunnelStageStats {
     pub told: u64,
     /// Number of packets that were too long for the tunnel, and whose senders got no ICMP error.
     pub untold: u64,
-    /// Number of packets that entered the tunnel although they were outer packets of this tunnel, or fragments of such
-    /// packets.
+    /// Number of the tunnel's own outer packets, and fragments of them, that entered the tunnel again.
     pub looped: u64,
     /// Number of frames that were sent to all remote endpoints, because the destination was a group or was unknown.
     pub flooded: u64,
@@ -43,8 +42,8 @@ pub struct TunnelStageStats {
     pub moved: u64,
     /// Number of packets whose checksum had not been completed by a device and was completed here.
     pub left_open: u64,
-    /// Number of TCP superframes that were left for a device to segment, although no device did so. They are segmented
-    /// to the tunnel's MTU.
+    /// Number of TCP superframes that were left for a device to segment, but that no device segmented. They are
+    /// segmented here, to the tunnel's MTU.
     pub left_whole: u64,
 }
 
@@ -186,7 +185,7 @@ impl TunnelStageStats {
     }
 }
 
-/// Adds the counters of the encapsulator of one remote endpoint.
+/// Adds the encapsulator counters of one remote endpoint.
 pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     total.frames += more.frames;
     total.packets += more.packets;

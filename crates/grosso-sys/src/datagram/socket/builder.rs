@@ -69,7 +69,7 @@ impl DatagramSocketBuilder {
         }
     }
 
-    /// Sets whether other sockets may use the same address and port; the kernel then distributes flows
+    /// Sets whether other sockets may use the same address and port; the kernel then distributes the flows among them
     /// (`SO_REUSEPORT`).
     #[must_use]
     pub const fn shared(mut self, on: bool) -> Self {
@@ -160,7 +160,7 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets whether received UDP messages report the local address to which they were sent (`IP_PKTINFO`,
+    /// Sets whether received UDP messages report the local address that they were sent to (`IP_PKTINFO`,
     /// `IPV6_RECVPKTINFO`).
     #[must_use]
     pub const fn reports_local(mut self, on: bool) -> Self {
@@ -185,7 +185,7 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        // A raw socket has a protocol in place of the port, and supports one address family only.
+        // A raw socket has a protocol in place of the port, and supports only one address family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, !self.dual_stack)?;
         }
