@@ -5,8 +5,9 @@
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
 # PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
-# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest
-# of each program is unchanged. If a requirement is missing, the script names it and skips the program.
+# only builds; a later call reuses the builds, which are in target/ported. Cargo, Go and git download the sources. The
+# patches and the devices in the directories are ours; the rest of each program is unchanged. If a requirement is
+# missing, the script names it and skips the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD/benches/ports
@@ -57,6 +58,17 @@ apply() {
     for crate in "$@"; do (cd "$tree" && IFS=: && cargo add --quiet $crate); done
 }
 
+# apply_once NAME FILE CRATE...: applies a port unless an earlier call applied the same one, because Cargo would compile
+# a new copy again.
+apply_once() {
+    local stamp=$work/$1.stamp key
+    key=$({ echo "$source" "$@" && cat "$here/compare.sh" "$here/$program"/*; } | sha256sum)
+    [ "$(cat "$stamp" 2> "$work/found")" != "$key" ] || return 0
+    rm -f "$stamp"
+    apply "$@"
+    echo "$key" > "$stamp"
+}
+
 # compile NAME: builds the program with the library's source of that name, or without one for the original.
 compile() {
     local patched=()
@@ -75,14 +87,14 @@ build() {
 
 # Prints the lines of the port: the lines of the patch, of the new files, and of the files that they replace.
 count_lines() {
-    local patch=$here/$program/port.patch
-    printf '%s: the patch adds %d lines and removes %d; the new files have %d lines' "$program" \
+    local patch=$here/$program/port.patch blank='^ *\(//.*\)\?$'
+    printf '%s: the patch adds %d lines and removes %d; the new files have %d lines (%d without comments)' "$program" \
         "$(grep -c '^+\([^+]\|$\)' "$patch")" "$(grep -c '^-\([^-]\|$\)' "$patch")" \
-        "$(cat "$here/$program"/*_grosso.rs | wc -l)"
+        "$(cat "$here/$program"/*_grosso.rs | wc -l)" "$(cat "$here/$program"/*_grosso.rs | grep -cv "$blank")"
     printf ', and replace %d (%d without comments and tests)\n' \
         "$(cd "$source" && cat "${replaced[@]}" | wc -l)" \
         "$(cd "$source" && for file in "${replaced[@]}"; do sed '/^#\[cfg(test)\]/,$d' "$file"; done |
-            grep -cv '^ *\(//.*\)\?$')"
+            grep -cv "$blank")"
 }
 
 # Builds the original and its ports. A program's port.sh replaces this function, or functions that it calls.
@@ -93,7 +105,7 @@ build_all() {
     build original
     for other in "${others[@]}"; do
         # shellcheck disable=SC2086 # Words of a command line.
-        apply $other
+        apply_once $other
         build "${other%% *}"
     done
     [ -n "$tests" ] || return 0
@@ -114,7 +126,7 @@ done
 [ -s "$contenders" ] && [ "$rounds" -gt 0 ] || exit 0
 program=measurement
 [ "$(id -u)" -eq 0 ] && [ -c /dev/net/tun ] || skip "root and /dev/net/tun are required"
-for tool in ip:iproute2 iperf3:iperf3 openssl:openssl socat:socat jq:jq ping:iputils-ping bc:bc; do
+for tool in ip:iproute2 iperf3:iperf3 openssl:openssl socat:socat jq:jq ping:iputils-ping; do
     command -v "${tool%%:*}" > target/ported/found || skip "${tool##*:} is not installed"
 done
 export contenders rounds seconds

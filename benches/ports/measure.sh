@@ -64,30 +64,32 @@ address_of() {
         jq -r '.[0].addr_info[0].local // empty'
 }
 
-# Prints the CPU seconds of both endpoints so far.
+# Prints the CPU ticks of both endpoints so far: in user space, and in the kernel.
 cpu() {
-    local pid ticks=0
+    local pid user=0 system=0
     for pid in "${pids[@]}"; do
         set -- $(sed 's/.*) //' "/proc/$pid/stat")
-        ticks=$((ticks + ${12} + ${13}))
+        user=$((user + ${12})) system=$((system + ${13}))
     done
-    echo "scale=3; $ticks / $(getconf CLK_TCK)" | bc
+    echo "$user $system"
 }
 
-# stream NAME KIND OPTION...: measures TCP with options of iperf3, and writes a row: throughput, CPU time, and
-# retransmitted segments.
+# stream NAME KIND OPTION...: measures TCP with options of iperf3, and writes a row: throughput, CPU time in total and
+# in the kernel, and retransmitted segments.
 stream() {
-    local name=$1 kind=$2 before after
+    local name=$1 kind=$2 user system user_before system_before
     shift 2
     ip netns exec right iperf3 -s -1 > /dev/null &
     local server=$!
     until ip netns exec right ss -Hltn 'sport = :5201' | grep -q .; do sleep 0.05; done
-    before=$(cpu)
+    read -r user_before system_before <<< "$(cpu)"
     ip netns exec left iperf3 -c "$target" -t "$seconds" -J "$@" > "$scratch/result.json"
-    after=$(cpu)
+    read -r user system <<< "$(cpu)"
     wait $server
-    jq -r --arg name "$name" --arg kind "$kind" --argjson cpu "$(echo "$after - $before" | bc | sed 's/^\./0./')" '
-        .end | [$name, $kind, .sum_received.bits_per_second / 1e9, $cpu * 1e9 / .sum_received.bytes,
+    jq -r --arg name "$name" --arg kind "$kind" --argjson user $((user - user_before)) \
+        --argjson system $((system - system_before)) --argjson hertz "$(getconf CLK_TCK)" '
+        .end | (1e9 / $hertz / .sum_received.bytes) as $seconds | [$name, $kind,
+            .sum_received.bits_per_second / 1e9, ($user + $system) * $seconds, $system * $seconds,
             .sum_sent.retransmits] | @tsv' "$scratch/result.json" >> "$scratch/rows"
 }
 
@@ -140,11 +142,14 @@ done
 
 printf '\nmedian (minimum-maximum) of %d rounds in %d seconds; load average %s; %s CPUs\n' \
     "$rounds" "$SECONDS" "$(cut -d ' ' -f 1-3 /proc/loadavg)" "$(nproc)"
-printf '%-21s %-5s %-18s %-20s %s\n' '' '' 'Gb/s' 'CPU s/GB, both' 'retransmitted'
+row='%-21s %-5s %-18s %-18s %-18s %s\n'
+# shellcheck disable=SC2059 # The format is the same for all rows.
+printf "$row" '' '' 'Gb/s' 'CPU s/GB, both' 'in the kernel' 'retransmitted'
 while IFS=$'\t' read -r name _; do
     for kind in out back many; do
-        printf '%-21s %-5s %-18s %-20s %s\n' "$name" $kind "$(column "$name" $kind 3 %.2f)" \
-            "$(column "$name" $kind 4 %.2f)" "$(column "$name" $kind 5 %d)"
+        # shellcheck disable=SC2059 # as above
+        printf "$row" "$name" $kind "$(column "$name" $kind 3 %.2f)" "$(column "$name" $kind 4 %.2f)" \
+            "$(column "$name" $kind 5 %.2f)" "$(column "$name" $kind 6 %d)"
     done
     printf '%-21s %-5s p50 %s us, p99 %s us\n' "$name" ping "$(column "$name" ping 3 %.0f)" \
         "$(column "$name" ping 4 %.0f)"

@@ -50,10 +50,10 @@ pub async fn new(
     let (tun_sink, mut outgoing) = mpsc::channel::<PacketBuffer>(CHANNEL_PACKETS);
     let (tun_stream, incoming) = mpsc::channel(CHANNEL_PACKETS);
     tokio::spawn(async move {
-        let mut packets = Vec::new();
+        let (room, mut packets) = (Room::new(0, 0), Vec::new());
         loop {
             let received = receiver.recv_into(
-                &Room::new(0, 0),
+                &room,
                 |_| Buffer(PacketBuffer::new()),
                 |filled: Filled<Buffer>| {
                     let bytes = filled.bytes();

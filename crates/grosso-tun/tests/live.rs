@@ -9,9 +9,13 @@ mod hosts;
 
 use std::{
     io::{Read, Write},
+    iter,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -25,7 +29,8 @@ use grosso_sys::{
 };
 use grosso_testkit::Watchdog;
 use grosso_tun::{
-    Batch, Datagram, Fallback, Features, Joiner, Trust, Tun, TunOptions, Udp, UdpOptions,
+    Batch, Datagram, Fallback, Features, Joiner, Meta, Room, Trust, Tun, TunOptions, TunReceiver,
+    Udp, UdpOptions,
 };
 use hosts::{A, B, batch, datagram, host, remove, set_up};
 
@@ -373,6 +378,37 @@ fn a_device_that_disappears_is_an_error_and_the_batch_keeps_its_packets() {
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
     let error = receiver.interface().mtu().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+}
+
+#[test]
+fn a_device_that_disappears_ends_blocking_calls() {
+    type Receive = fn(&mut TunReceiver) -> std::io::Result<usize>;
+    let _watchdog = Watchdog::new();
+    let calls: [Receive; 3] = [
+        |receiver| receiver.recv(|_, _| ()),
+        |receiver| receiver.recv_up_to(1, |_, _| ()),
+        |receiver| receiver.recv_into(&Room::new(0, 0), |bytes| vec![0; bytes], |_| ()),
+    ];
+    for call in calls {
+        let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+        let (mut receiver, mut sender) = tun.split();
+        let (ready, is_ready) = mpsc::channel();
+        let errors = thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                ready.send(()).unwrap();
+                let mut error = || iter::repeat_with(|| call(&mut receiver)).find_map(Result::err);
+                // The first error ends a wait. The second call finds that the device is already gone.
+                [error(), error()].map(Option::unwrap)
+            });
+            is_ready.recv().unwrap();
+            remove(&host);
+            reader.join().unwrap()
+        });
+        let late = sender.send_frame(&[&[0x45; 40]], &Meta::default()).unwrap_err();
+        for error in errors.into_iter().chain([late]) {
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        }
+    }
 }
 
 #[test]

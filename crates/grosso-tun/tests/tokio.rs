@@ -14,8 +14,8 @@ use std::{
 use grosso_sys::netlink::Netlink;
 use grosso_testkit::Watchdog;
 use grosso_tun::{
-    AsyncTun, AsyncUdp, Batch, Datagram, Layer, Meta, Received, Room, Tun, TunOptions, Udp,
-    UdpOptions,
+    AsyncTun, AsyncTunReceiver, AsyncUdp, Batch, Datagram, Filled, Layer, Meta, Received, Room,
+    Tun, TunOptions, Udp, UdpOptions,
 };
 use hosts::{A, B, batch, datagram, host, namespace, remove};
 
@@ -51,6 +51,34 @@ async fn cancelled_after<T>(
         }
     })
     .await
+}
+
+/// A receive call of the device.
+#[derive(Clone, Copy, Debug)]
+enum Receive {
+    Recv,
+    RecvUpTo,
+    RecvInto,
+}
+
+impl Receive {
+    const ALL: [Self; 3] = [Self::Recv, Self::RecvUpTo, Self::RecvInto];
+
+    async fn call(
+        self,
+        receiver: &mut AsyncTunReceiver,
+        mut each: impl FnMut(&[u8], &Meta),
+    ) -> std::io::Result<usize> {
+        let make = |bytes| vec![0; bytes];
+        match self {
+            Self::Recv => receiver.recv(each).await,
+            Self::RecvUpTo => receiver.recv_up_to(1, each).await,
+            Self::RecvInto => {
+                let out = |filled: Filled<Vec<u8>>| each(&filled.buffer, &filled.meta);
+                receiver.recv_into(&Room::new(0, 0), make, out).await
+            }
+        }
+    }
 }
 
 #[test]
@@ -104,29 +132,33 @@ fn tokio_waits_for_both() {
 
 #[test]
 fn a_device_that_disappears_ends_every_wait() {
-    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
-    block_on(async {
-        let (mut receiver, mut sender) = AsyncTun::new(tun).unwrap().split();
-        let read = async {
-            loop {
-                if let Err(error) = receiver.recv(|_, _| ()).await {
-                    return error;
+    for call in Receive::ALL {
+        let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+        block_on(async {
+            let (mut receiver, mut sender) = AsyncTun::new(tun).unwrap().split();
+            let read = async {
+                loop {
+                    if let Err(error) = call.call(&mut receiver, |_, _| ()).await {
+                        return error;
+                    }
                 }
-            }
-        };
-        let removal = async {
-            tokio::task::yield_now().await;
-            remove(&host);
-        };
-        let (error, ()) = tokio::join!(read, removal);
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-        let mut packets = batch(datagram(9, b"too late", true));
-        let error = sender.send(&mut packets).await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-        assert_eq!(packets.len(), 1);
-        let error = sender.send_frame(&[&[0x45; 40]], &Meta::default()).await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-    });
+            };
+            let removal = async {
+                tokio::task::yield_now().await;
+                remove(&host);
+            };
+            let (error, ()) = tokio::join!(read, removal);
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{call:?}: {error}");
+            let error = call.call(&mut receiver, |_, _| ()).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{call:?} again: {error}");
+            let mut packets = batch(datagram(9, b"too late", true));
+            let error = sender.send(&mut packets).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+            assert_eq!(packets.len(), 1);
+            let error = sender.send_frame(&[&[0x45; 40]], &Meta::default()).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        });
+    }
 }
 
 /// Datagrams to an address that does not resolve wait in the kernel and count toward the socket's buffer, which is then
@@ -174,17 +206,9 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
     });
 }
 
-/// A receive call of the device.
-#[derive(Clone, Copy, Debug)]
-enum Receive {
-    Recv,
-    RecvUpTo,
-    RecvInto,
-}
-
 #[test]
 fn a_receive_call_of_the_device_that_is_cancelled_at_any_wait_has_received_nothing() {
-    for call in [Receive::Recv, Receive::RecvUpTo, Receive::RecvInto] {
+    for call in Receive::ALL {
         for waits in 0.. {
             let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
             let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
@@ -196,21 +220,9 @@ fn a_receive_call_of_the_device_that_is_cancelled_at_any_wait_has_received_nothi
                     socket.send_to(&[sent; 10], (B, 9)).unwrap();
                 };
                 let mut packets: Vec<Vec<u8>> = Vec::new();
-                let mut each = |packet: &[u8], _: &Meta| packets.push(packet[28..].to_vec());
-                let room = Room::new(0, 0);
-                let result = match call {
-                    Receive::Recv => cancelled_after(waits, receiver.recv(&mut each), resume).await,
-                    Receive::RecvUpTo => {
-                        cancelled_after(waits, receiver.recv_up_to(1, &mut each), resume).await
-                    }
-                    Receive::RecvInto => {
-                        let make = |bytes| vec![0; bytes];
-                        let received = receiver.recv_into(&room, make, |filled| {
-                            each(&filled.buffer, &filled.meta);
-                        });
-                        cancelled_after(waits, received, resume).await
-                    }
-                };
+                let each = |packet: &[u8], _: &Meta| packets.push(packet[28..].to_vec());
+                let received = call.call(&mut receiver, each);
+                let result = cancelled_after(waits, received, resume).await;
                 assert_eq!(result.is_some(), !packets.is_empty(), "{call:?} after {waits} waits");
                 // The next calls receive the remaining packets.
                 while packets.len() < sent.into() {
