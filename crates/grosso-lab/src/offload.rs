@@ -25,7 +25,7 @@ mod reorder;
 mod rtt;
 mod table;
 
-pub use consumer::{Consumer, ReaderKind, ReadingConsumer};
+pub use consumer::{Consumer, ListConsumer, ReaderKind, ReadingConsumer};
 pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 
 /// Parameters of the measurement.

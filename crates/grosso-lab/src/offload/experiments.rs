@@ -6,8 +6,8 @@ use grosso::Profile;
 use grosso_sys::scheduling::allowed_processors;
 
 use super::{
-    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, ReaderKind, Row,
-    RowGroup, findings::distinct,
+    Comparison, Consumer, ListConsumer, Offload, OffloadGroup, OffloadParameters, OffloadRow,
+    ReaderKind, Row, RowGroup, findings::distinct,
 };
 use crate::{
     experiment::Plan,
@@ -318,7 +318,20 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         shared.and_then(behind_the_wire),
     ];
     let consumed = consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages));
-    verdicts.into_iter().flatten().chain(consumed).collect()
+    let listed = consumer.into_iter().flat_map(|consumer| consumer.lists.iter().filter_map(listed));
+    verdicts.into_iter().flatten().chain(consumed).chain(listed).collect()
+}
+
+/// Judges which form of a train costs less: one superframe, or a list of whole packets. The publication names both
+/// forms, without figures.
+fn listed(row: &ListConsumer) -> Option<Verdict> {
+    let claim = match row.consumer {
+        ReaderKind::Headers => "reading only headers: slices are faster than lists",
+        ReaderKind::EveryByte => "reading every byte: slices are no slower than lists",
+        ReaderKind::VhostUser => return None,
+    };
+    let evidence = Evidence::ratio(&row.parts, &row.list, Bound::AtLeast(1.0));
+    Some(evidence.verdict(claim, Unit::Times, MERGED_ANYWAY))
 }
 
 /// Judges the publication's claim that packet buffers, into which every byte is copied, carry less than pages. For a
@@ -473,6 +486,9 @@ const READ_ANYWAY: &str = "\
 the copy is still in the cache when it is read, so each byte is fetched from memory only once in both cases";
 const COPIED_ANYWAY: &str = "\
 in both cases, every byte is copied into the shared memory and out of it";
+/// Cause of a missing gain of superframes over lists.
+const MERGED_ANYWAY: &str = "\
+the coalescer has already read every header, so the headers of a list are in the cache";
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
