@@ -318,26 +318,9 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         shared.and_then(behind_the_wire),
     ];
     let consumed = consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages));
-    let listed = consumer.into_iter().flat_map(|consumer| consumer.lists.iter().filter_map(listed));
+    let lists = consumer.into_iter().flat_map(|consumer| &consumer.lists);
+    let listed = lists.filter_map(ListConsumer::verdict);
     verdicts.into_iter().flatten().chain(consumed).chain(listed).collect()
-}
-
-/// Judges which form of a train costs less: one superframe, or a list of whole packets. The publication names both
-/// forms, without figures.
-fn listed(row: &ListConsumer) -> Option<Verdict> {
-    let (claim, bound, cause) = match row.consumer {
-        ReaderKind::Headers => (
-            "reading only headers: slices are faster than lists",
-            Bound::AtLeast(1.0),
-            PARSED_BEFORE,
-        ),
-        ReaderKind::EveryByte => {
-            let claim = "reading every byte: slices are within 20 % of lists";
-            (claim, Bound::Within(1.0 / 1.2), "other load on the machine")
-        }
-        ReaderKind::VhostUser => return None,
-    };
-    Some(Evidence::ratio(&row.parts, &row.list, bound).verdict(claim, Unit::Times, cause))
 }
 
 /// Judges the publication's claim that packet buffers, into which every byte is copied, carry less than pages. For a
@@ -492,9 +475,6 @@ const READ_ANYWAY: &str = "\
 the copy is still in the cache when it is read, so each byte is fetched from memory only once in both cases";
 const COPIED_ANYWAY: &str = "\
 in both cases, every byte is copied into the shared memory and out of it";
-/// Cause of a missing gain of superframes over lists.
-const PARSED_BEFORE: &str = "\
-the coalescer has already read every header, so the headers of a list are in the cache";
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
