@@ -7,10 +7,11 @@
 //! | [`Scatterer`] | segments superframes and leaves the payload in place |
 //! | [`Joiner`] | reassembles the fragments of a workload, poll by poll |
 //! | [`Terminator`] | decapsulates a workload and coalesces it, in either order |
+//! | [`TunnelSender`] | encapsulates superframes and segments them, with and without remote checksum offload |
 //! | [`Cutter`] | fragments the datagrams of a workload |
 //! | `Bench` | times any of them with Criterion: nanoseconds per packet, hot or cold |
 //!
-//! The first six items are [`Step`]s, which `peers` times next to the work of other projects.
+//! The first seven items are [`Step`]s, which `peers` times next to the work of other projects.
 //!
 //! `docs/performance.md` contains the figures and the commands.
 
@@ -24,6 +25,7 @@ mod receiver;
 mod sender;
 mod step;
 mod terminator;
+mod tunnel_sender;
 
 use grosso::{
     Profile,
@@ -38,6 +40,7 @@ pub use receiver::{Receiver, Trust, leave_checksums};
 pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
+pub use tunnel_sender::{SentTunnel, TunnelSender};
 
 /// The coalesced workloads, without fragments, which pass through the coalescer unchanged.
 pub const COALESCED: &[&str] = &[
@@ -94,6 +97,9 @@ pub fn profiles() -> Vec<Profile> {
 
 /// The segmented workloads.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
+
+/// The workloads of superframes that are encapsulated.
+pub const ENCAPSULATED: &[&str] = &["gso_tcp4"];
 
 /// The decapsulated workloads.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];

@@ -133,14 +133,14 @@ impl Step for Scatterer<'_> {
 
 /// The superframes of a workload, repeated, with the metadata that describes them.
 #[derive(Debug)]
-struct Superframes<'a> {
-    frames: &'a [Vec<u8>],
-    meta: Meta,
+pub(crate) struct Superframes<'a> {
+    pub(crate) frames: &'a [Vec<u8>],
+    pub(crate) meta: Meta,
     next: usize,
 }
 
 impl<'a> Superframes<'a> {
-    fn new(workload: &'a Workload) -> Self {
+    pub(crate) fn new(workload: &'a Workload) -> Self {
         let declared = workload.gso.expect("a workload of superframes");
         let gso = Gso::every(declared.description.gso_size as u16).map(|gso| Gso {
             segments: declared.segments as u16,
@@ -156,15 +156,22 @@ impl<'a> Superframes<'a> {
         Self { frames: &workload.frames, meta, next: 0 }
     }
 
-    fn upcoming(&self) -> &'a [u8] {
+    pub(crate) fn upcoming(&self) -> &'a [u8] {
         &self.frames[self.next]
+    }
+
+    /// Returns the next superframe, and advances to the one after it.
+    #[inline]
+    pub(crate) fn take(&mut self) -> &'a [u8] {
+        let superframe = self.upcoming();
+        self.next = (self.next + 1) % self.frames.len();
+        superframe
     }
 
     /// Calls `cut` with the next superframe.
     #[inline]
     fn cut(&mut self, cut: impl FnOnce(&mut Segments<'_>) -> usize) -> usize {
-        let slices = [self.upcoming()];
-        self.next = (self.next + 1) % self.frames.len();
+        let slices = [self.take()];
         cut(&mut self.plan(&slices))
     }
 

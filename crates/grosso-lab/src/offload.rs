@@ -25,7 +25,7 @@ mod reorder;
 mod rtt;
 mod table;
 
-pub use consumer::{Consumer, ReaderKind, ReadingConsumer};
+pub use consumer::{Consumer, ListConsumer, ReaderKind, ReadingConsumer};
 pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 
 /// Parameters of the measurement.
@@ -247,6 +247,7 @@ mod tests {
         experiment::{Series, assert_failures_are_rows, assert_headline_is_in_the_table},
         report::Findings as _,
         report::Report,
+        statistics::Spread,
     };
 
     /// Returns made-up results: 10 Gb/s with coalescing, and less without it.
@@ -361,6 +362,27 @@ mod tests {
         for (posted, answer) in [(1.7, "reproduced"), (2.1, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");
+        }
+    }
+
+    #[test]
+    fn lists_are_slower_than_slices_if_only_headers_are_read_and_as_fast_if_every_byte_is_read() {
+        let experiment = Offload::lro(Plan::default()).unwrap();
+        let lists = [100.0, 101.0, 102.0];
+        for (times, headers, every_byte) in [
+            (1.4, "reproduced", "not reproduced"),
+            (1.0, "undecided", "reproduced"),
+            (0.8, "not reproduced", "not reproduced"),
+        ] {
+            let [parts, list] = [lists.map(|list| list * times), lists].map(Spread::of);
+            let kinds = [ReaderKind::Headers, ReaderKind::EveryByte];
+            let lists = kinds.map(|consumer| ListConsumer { consumer, parts, list }).into();
+            let (payload_bytes, reading) = (1448, Vec::new());
+            let consumer = Consumer { payload_bytes, parts, copied: list, reading, lists };
+            let verdicts = (experiment.judge)(&[], Some(&consumer));
+            let about_lists = verdicts.iter().filter(|verdict| verdict.claim.ends_with("lists"));
+            let answers: Vec<_> = about_lists.map(|verdict| verdict.answer.to_string()).collect();
+            assert_eq!(answers, [headers, every_byte], "{times}");
         }
     }
 

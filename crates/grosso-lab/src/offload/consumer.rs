@@ -1,6 +1,6 @@
-//! A measurement of what a consumer in memory gains if it receives a frame in parts instead of as a copy. One consumer
-//! reads only headers, and the others read every byte. With a TAP device or a packet socket, the gain would be hidden,
-//! because they copy every byte into the kernel.
+//! Measures how much a consumer in memory gains if it receives a frame in parts instead of a copy, or instead of a list
+//! of whole packets. One consumer reads only headers, and the others read every byte. A TAP or a packet socket copies
+//! every byte into the kernel, which hides the gain, and accepts no lists.
 
 mod reader;
 
@@ -18,9 +18,12 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::reader::Reader;
 pub use self::reader::ReaderKind;
-use crate::statistics::Spread;
+use self::reader::{Consumed, MemoryReader, Reader};
+use crate::{
+    statistics::Spread,
+    verdict::{Bound, Evidence, Unit, Verdict},
+};
 
 /// Throughput of consumers that read packets in memory, in gigabits per CPU-second.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -35,6 +38,8 @@ pub struct Consumer {
     pub copied: Spread,
     /// Rates of the consumers that read every byte.
     pub reading: Vec<ReadingConsumer>,
+    /// Delivered as parts and as lists.
+    pub lists: Vec<ListConsumer>,
 }
 
 /// Rate in gigabits per CPU-second for a consumer that reads every byte, including the consumer's own time.
@@ -49,8 +54,21 @@ pub struct ReadingConsumer {
     pub copied: Spread,
 }
 
+/// Gigabits per CPU-second of the same trains in two forms. The packets stay in their receive buffers in both.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ListConsumer {
+    /// The consumer.
+    pub consumer: ReaderKind,
+    /// Delivered as one superframe, with one header and parts of payload.
+    pub parts: Spread,
+    /// Delivered as a list of whole packets, of which each keeps its own headers.
+    pub list: Spread,
+}
+
 impl Consumer {
-    /// Measures parts and copies in turn, `runs` times each, with packets whose checksums a NIC has verified.
+    /// Measures parts and copies in turn, `runs` times, and then parts and lists. A NIC has verified the checksums of
+    /// the packets.
     #[must_use]
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
@@ -64,7 +82,10 @@ impl Consumer {
         let (mut headers, reading): (Vec<_>, Vec<_>) =
             readings.partition(|reading| reading.consumer == ReaderKind::Headers);
         let ReadingConsumer { parts, copied, .. } = headers.remove(0);
-        Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
+        let lists =
+            MemoryReader::all().map(|reader| forms_in_turn(&ring, packets.len(), runs, reader));
+        let (payload_bytes, lists) = (payload_bytes.into(), lists.into());
+        Self { payload_bytes, parts, copied, reading, lists }
     }
 
     /// Returns each consumer with its figures for parts and for copies.
@@ -75,13 +96,34 @@ impl Consumer {
     }
 }
 
+impl ListConsumer {
+    /// Judges which form of a train costs less. The publication names both forms, without figures.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let (claim, bound, cause) = match self.consumer {
+            ReaderKind::Headers => (
+                "reading only headers: slices are faster than lists",
+                Bound::AtLeast(1.0),
+                "the coalescer has already read every header, so the headers of a list are in the cache",
+            ),
+            ReaderKind::EveryByte => (
+                "reading every byte: slices are within 20 % of lists",
+                Bound::Within(1.0 / 1.2),
+                "other load on the machine",
+            ),
+            ReaderKind::VhostUser => return None,
+        };
+        let evidence = Evidence::ratio(&self.parts, &self.list, bound);
+        Some(evidence.verdict(claim, Unit::Times, cause))
+    }
+}
+
 /// Measures in turn how fast a reader receives frames in parts and as copies.
 fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();
     for _ in 0..runs.max(1) {
-        let lend = |slot: &Slot| PortBuffer::shared(Arc::clone(slot), 0..slot.len());
-        parts.push(gigabits_a_cpu_second(ring, train, reader, lend, drop));
+        let mut consume = |delivery: &Delivery<'_, PortBuffer>| reader.consume(delivery);
+        parts.push(gigabits_a_cpu_second(ring, train, &mut consume, lend, drop));
         let copy = |slot: &Slot| {
             let mut copy = spare.borrow_mut().pop().unwrap_or_default();
             copy.clear();
@@ -89,9 +131,31 @@ fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Sp
             PortBuffer::from(copy)
         };
         let keep = |copy: PortBuffer| spare.borrow_mut().extend(copy.into_own());
-        copied.push(gigabits_a_cpu_second(ring, train, reader, copy, keep));
+        copied.push(gigabits_a_cpu_second(ring, train, &mut consume, copy, keep));
     }
     [Spread::of(parts), Spread::of(copied)]
+}
+
+/// Measures alternately how fast a reader receives trains as superframes and as lists.
+fn forms_in_turn(
+    ring: &[Slot],
+    train: usize,
+    runs: usize,
+    mut reader: MemoryReader,
+) -> ListConsumer {
+    let [mut parts, mut list] = [Vec::new(), Vec::new()];
+    for _ in 0..runs.max(1) {
+        let mut consume = |delivery: &Delivery<'_, PortBuffer>| reader.consume(delivery);
+        parts.push(gigabits_a_cpu_second(ring, train, &mut consume, lend, drop));
+        let mut consume = |delivery: &Delivery<'_, PortBuffer>| reader.consume_list(delivery);
+        list.push(gigabits_a_cpu_second(ring, train, &mut consume, lend, drop));
+    }
+    ListConsumer { consumer: reader.kind(), parts: Spread::of(parts), list: Spread::of(list) }
+}
+
+/// Returns a packet in its receive buffer.
+fn lend(slot: &Slot) -> PortBuffer {
+    PortBuffer::shared(Arc::clone(slot), 0..slot.len())
 }
 
 /// The memory of a received packet.
@@ -102,7 +166,7 @@ type Slot = Arc<Vec<u8>>;
 fn gigabits_a_cpu_second(
     ring: &[Slot],
     train: usize,
-    reader: &mut Reader,
+    consume: &mut dyn FnMut(&Delivery<'_, PortBuffer>) -> Consumed,
     take: impl Fn(&Slot) -> PortBuffer,
     mut give_back: impl FnMut(PortBuffer),
 ) -> f64 {
@@ -111,8 +175,8 @@ fn gigabits_a_cpu_second(
     let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
     let mut bytes = 0_u64;
     let sink: &mut dyn Sink<PortBuffer> = &mut |delivery: Delivery<'_, PortBuffer>| {
-        let consumed = reader.consume(&delivery);
-        black_box(consumed.sum);
+        let consumed = consume(&delivery);
+        black_box((consumed.sum, consumed.header_bytes));
         bytes += consumed.bytes;
         delivery.into_parts().for_each(|part| give_back(part.buffer));
     };
@@ -168,6 +232,8 @@ const ROUNDS: u64 = if cfg!(test) { 1 } else { 40 };
 
 #[cfg(test)]
 mod tests {
+    use grosso_checksum::Sum;
+
     use super::*;
 
     #[test]
@@ -225,6 +291,33 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_list_keep_their_headers_and_a_superframe_has_one_header() {
+        let packets = train(1448);
+        let mut coalescer = PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
+        let [mut headers, mut every_byte] = MemoryReader::all();
+        let mut seen = 0;
+        let mut sink = |delivery: Delivery<'_, PortBuffer>| {
+            let lengths = [headers.consume(&delivery), headers.consume_list(&delivery)];
+            let count = packets.len();
+            assert_eq!(
+                lengths.map(|read| read.header_bytes),
+                [1, count].map(|n| n * HEADERS.len())
+            );
+            let list = every_byte.consume_list(&delivery);
+            let sent = Sum::of(&packets.concat());
+            assert_eq!(list.sum.checksum(), sent.checksum());
+            let superframe = packets.concat().len() - (count - 1) * HEADERS.len();
+            assert_eq!([every_byte.consume(&delivery).bytes, list.bytes], [superframe as u64; 2]);
+            seen += 1;
+        };
+        for packet in &packets {
+            coalescer.push(Frame::new(PortBuffer::from(packet.clone())), 0, &mut sink);
+        }
+        coalescer.poll_end(0, &mut sink);
+        assert_eq!(seen, 1);
+    }
+
+    #[test]
     fn each_consumer_is_measured_with_parts_and_with_copies() {
         let consumer = Consumer::measure(8948, 2);
         let kinds: Vec<ReaderKind> = consumer.readings().map(|(kind, ..)| kind).collect();
@@ -232,6 +325,12 @@ mod tests {
         for (kind, parts, copied) in consumer.readings() {
             for spread in [parts, copied] {
                 assert!(spread.values().len() == 2 && spread.min > 0.0, "{kind:?}: {spread:?}");
+            }
+        }
+        assert_eq!(consumer.lists.len(), 2);
+        for ListConsumer { consumer, parts, list } in &consumer.lists {
+            for spread in [parts, list] {
+                assert!(spread.values().len() == 2 && spread.min > 0.0, "{consumer:?}: {spread:?}");
             }
         }
     }

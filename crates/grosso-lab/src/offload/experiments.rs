@@ -6,8 +6,8 @@ use grosso::Profile;
 use grosso_sys::scheduling::allowed_processors;
 
 use super::{
-    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, ReaderKind, Row,
-    RowGroup, findings::distinct,
+    Comparison, Consumer, ListConsumer, Offload, OffloadGroup, OffloadParameters, OffloadRow,
+    ReaderKind, Row, RowGroup, findings::distinct,
 };
 use crate::{
     experiment::Plan,
@@ -320,7 +320,9 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         shared.and_then(behind_the_wire),
     ];
     let consumed = consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages));
-    verdicts.into_iter().flatten().chain(consumed).collect()
+    let lists = consumer.into_iter().flat_map(|consumer| &consumer.lists);
+    let listed = lists.filter_map(ListConsumer::verdict);
+    verdicts.into_iter().flatten().chain(consumed).chain(listed).collect()
 }
 
 /// Judges the publication's claim that packet buffers, into which every byte is copied, are slower than pages. For a

@@ -3,8 +3,8 @@
 use core::fmt::Write;
 
 use super::{
-    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, ReaderKind,
-    reorder,
+    Compared, Consumer, ListConsumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow,
+    ReaderKind, reorder,
 };
 use crate::{
     beside::BesideRow,
@@ -307,8 +307,23 @@ impl Consumer {
             self.payload_bytes,
         );
         table::write(&consumer_columns(), &self.readings().collect::<Vec<_>>(), text);
+        *text += "\nThe same trains, as slices of one superframe or as lists of whole packets\n";
+        table::write(&LIST_COLUMNS, &self.lists, text);
     }
 }
+
+const LIST_COLUMNS: [Column<ListConsumer>; 6] = [
+    Column::left(&["consumer reads"], 16, |row| row.consumer.name().to_owned()),
+    Column::left(&["Gb/s per CPU", "slices"], 18, |row| spread(5, &row.parts, whole)),
+    Column::left(&["", "lists"], 17, |row| spread(5, &row.list, whole)),
+    Column::right(&["  CPU seconds per GB", "slices"], 7, |row| {
+        thousandths(8.0 / row.parts.median)
+    }),
+    Column::right(&["", "lists"], 7, |row| thousandths(8.0 / row.list.median)),
+    Column::right(&["slices /", "lists"], 15, |row| {
+        format!("{:.2} times", row.parts.median / row.list.median)
+    }),
+];
 
 /// Returns the columns for the table of consumers, with the figures for parts and for copies.
 fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
@@ -321,7 +336,7 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
             thousandths(8.0 / parts.median)
         }),
         Column::right(&["", "copies"], 7, |(.., copied)| thousandths(8.0 / copied.median)),
-        Column::right(&["slices /", "copies"], 13, |(_, parts, copied)| {
+        Column::right(&["slices /", "copies"], 15, |(_, parts, copied)| {
             format!("{:.2} times", parts.median / copied.median)
         }),
     ]
@@ -429,7 +444,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{
-        Consumer,
+        Consumer, ListConsumer,
         consumer::{ReaderKind, ReadingConsumer},
         reorder,
         tests::report,
@@ -505,9 +520,11 @@ mod tests {
     fn consumers_are_listed_with_parts_and_with_copies() {
         let mut report = report();
         let [parts, copied] = [[60.0, 64.0, 70.0], [31.0, 32.0, 40.0]].map(Spread::of);
-        let reading = ReadingConsumer { consumer: ReaderKind::EveryByte, parts: copied, copied };
-        report.findings.consumer =
-            Some(Consumer { payload_bytes: 8948, parts, copied, reading: vec![reading] });
+        let (consumer, list) = (ReaderKind::EveryByte, copied);
+        let reading = vec![ReadingConsumer { consumer, parts: copied, copied }];
+        let lists = vec![ListConsumer { consumer, parts, list }];
+        let payload_bytes = 8948;
+        report.findings.consumer = Some(Consumer { payload_bytes, parts, copied, reading, lists });
         assert_kept("offload-consumer", &report);
     }
 

@@ -2,13 +2,14 @@
 
 use std::{io, path::PathBuf, thread, time::Duration};
 
-use grosso::Delivery;
+use grosso::{Delivery, Meta};
 use grosso_checksum::Sum;
 use grosso_io::{
     Port, PortBuffer, Transmitted,
     live::{MODE, UnixRole, VhostOptions, VhostPort, VhostSide},
 };
 use grosso_sys::path;
+use grosso_wire::{LinkType, Ports, Stack};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,47 +39,93 @@ impl ReaderKind {
 /// A consumer with the state that it needs.
 #[derive(Debug)]
 pub(super) enum Reader {
-    Headers,
-    EveryByte,
+    Memory(MemoryReader),
     VhostUser(Box<Machine>),
 }
 
-/// Number of bytes received, and the sum of the bytes that were read.
+/// A consumer that reads trains in their receive buffers.
+#[derive(Debug)]
+pub(super) enum MemoryReader {
+    Headers(Box<Stack>),
+    EveryByte,
+}
+
+/// Number of received bytes, the sum of the bytes that were read, and the number of header bytes that were parsed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Consumed {
     pub(super) bytes: u64,
     pub(super) sum: Sum,
+    pub(super) header_bytes: usize,
 }
 
 impl Reader {
     /// Returns all readers that can run on this machine.
     pub(super) fn all() -> Vec<Self> {
         let machine = Machine::open().ok().map(|machine| Self::VhostUser(Box::new(machine)));
-        [Self::Headers, Self::EveryByte].into_iter().chain(machine).collect()
+        MemoryReader::all().map(Self::Memory).into_iter().chain(machine).collect()
     }
 
     pub(super) const fn kind(&self) -> ReaderKind {
         match self {
-            Self::Headers => ReaderKind::Headers,
-            Self::EveryByte => ReaderKind::EveryByte,
+            Self::Memory(reader) => reader.kind(),
             Self::VhostUser(_) => ReaderKind::VhostUser,
         }
     }
 
     pub(super) fn consume(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         match self {
-            Self::Headers => Consumed { bytes: length(delivery), sum: Sum::default() },
-            // The bytes are summed, as in a receiver that verifies checksums.
-            Self::EveryByte => {
-                Consumed { bytes: length(delivery), sum: Sum::of_parts(delivery.slices()) }
-            }
+            Self::Memory(reader) => reader.consume(delivery),
             Self::VhostUser(machine) => machine.carry(delivery),
         }
     }
 }
 
-fn length(delivery: &Delivery<'_, PortBuffer>) -> u64 {
-    delivery.slices().map(|slice| slice.len() as u64).sum()
+impl MemoryReader {
+    pub(super) fn all() -> [Self; 2] {
+        [Self::Headers(Box::new(Stack::new(0))), Self::EveryByte]
+    }
+
+    pub(super) const fn kind(&self) -> ReaderKind {
+        match self {
+            Self::Headers(_) => ReaderKind::Headers,
+            Self::EveryByte => ReaderKind::EveryByte,
+        }
+    }
+
+    /// Reads a train as one superframe, which has one header and the payload of each packet as a slice.
+    pub(super) fn consume(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
+        let mut consumed = Consumed { bytes: delivery.len as u64, ..Consumed::default() };
+        match self {
+            Self::Headers(stack) => {
+                let head = delivery.slices().next().unwrap_or_default();
+                consumed.header_bytes = parse(head, &delivery.meta, stack);
+            }
+            // The bytes are summed, as in a receiver that verifies checksums.
+            Self::EveryByte => consumed.sum = Sum::of_parts(delivery.slices()),
+        }
+        consumed
+    }
+
+    /// Reads a train as a list of whole packets: the receive buffers, in which each packet keeps its own headers. The
+    /// number of bytes is that of the superframe, so that both forms of a train count the same data.
+    pub(super) fn consume_list(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
+        let mut consumed = Consumed { bytes: delivery.len as u64, ..Consumed::default() };
+        let packets = delivery.parts().map(|part| part.buffer.as_ref());
+        match self {
+            Self::Headers(stack) => {
+                let lengths = packets.map(|packet| parse(packet, &Meta::default(), stack));
+                consumed.header_bytes = lengths.sum();
+            }
+            Self::EveryByte => consumed.sum = Sum::of_parts(packets),
+        }
+        consumed
+    }
+}
+
+/// Parses the headers of a frame, and returns their length.
+fn parse(frame: &[u8], meta: &Meta, stack: &mut Stack) -> usize {
+    meta.dissect_into(frame, LinkType::Ethernet, &Ports::ASSIGNED, stack);
+    stack.header_len()
 }
 
 /// Both endpoints of a VM's device: the device and its driver, on one thread.
@@ -128,7 +175,7 @@ impl Machine {
         let bytes = received.iter().map(|buffer| buffer.as_ref().len() as u64).sum();
         let sum = Sum::of_parts(received.iter().map(AsRef::as_ref));
         driver.recycle_all(received);
-        Consumed { bytes, sum }
+        Consumed { bytes, sum, header_bytes: 0 }
     }
 }
 
