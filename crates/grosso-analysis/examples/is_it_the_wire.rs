@@ -1,4 +1,4 @@
-//! Reports for each capture in a directory whether it shows the wire, and the evidence if it does not.
+//! Reports, for each capture in a directory, whether it was taken on the wire, with the evidence if it was not.
 
 use std::{collections::BTreeSet, env};
 

@@ -1,4 +1,4 @@
-//! Runs the example of the crate's main type on the captures of the repository.
+//! Runs the example for the crate's main type on the repository's captures.
 
 use std::{env, path::PathBuf, process::Command};
 

@@ -1,6 +1,6 @@
-//! Causes that slow a transfer, tested with transfers whose fault is known by construction.
+//! Tests that the analysis finds what slowed a transfer. Each transfer is built with a known fault.
 //!
-//! Thresholds were chosen with the seeds below 1000; these tests use other seeds.
+//! The thresholds were tuned on seeds below 1000; these tests use other seeds.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use grosso_testkit::{
 };
 use grosso_wire::dissect;
 
-/// Returns each fault with two causes: the one that must be named first in a capture at the sender, and the one for a
-/// capture at the receiver. A cause is `None` if its capture does not show the fault and is not tested. The seed
-/// chooses the strength of a fault.
+/// Returns each fault with the two causes that the analysis must name first: one for a capture at the sender, one for a
+/// capture at the receiver. A cause is `None` if that capture does not show the fault; it is then not tested. The seed
+/// determines how severe a fault is.
 fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 19] {
     let strength = [1, 2, 5][seed as usize % 3];
     [
@@ -66,7 +66,7 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 19] {
     ]
 }
 
-/// Encodes a classic capture with times in nanoseconds.
+/// Encodes frames as a classic pcap file with nanosecond timestamps.
 fn pcap(frames: &Capture) -> Vec<u8> {
     let mut file = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     for word in [0x0004_0002, 0, 0, 1 << 18, 1_u32] {
@@ -126,8 +126,8 @@ fn first(slowdowns: &Slowdowns) -> Option<Cause> {
     slowdowns.causes.first().map(|slow| slow.finding.cause)
 }
 
-/// Tests faults on these seeds. Returns how often the right cause was named first, the number of captures, and a table
-/// of the named causes.
+/// Runs the analysis on every fault for these seeds. Returns how often the right cause was named first, the number of
+/// captures, and a table of the named causes.
 fn judge_faults(seeds: std::ops::Range<u64>) -> (usize, usize, String) {
     let (mut right, mut all) = (0, 0);
     let mut table: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
@@ -193,7 +193,7 @@ fn nothing_is_named_in_many_healthy_transfers() {
 }
 
 /// Tests that small segments without a reply are not attributed to the path: every path passes segments of the default
-/// MSS, so the peer has another reason not to reply.
+/// MSS, so the peer must have another reason for not replying.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {
@@ -222,7 +222,7 @@ fn connections_beyond_the_limit_are_judged_before_they_leave() {
     assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
 }
 
-/// Returns a packet of the flow from this port.
+/// Returns a packet of the flow with this source port.
 fn data(port: u16, sequence: u32, len: usize) -> (u64, Vec<u8>) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, 0, 1]));
     let packet = packet.tcp(|tcp| tcp.source_port(port).sequence(sequence));
@@ -251,7 +251,7 @@ fn a_row_has_the_figures_of_its_flow() {
     let captured = transfer(Fault::Loss(16), 1001);
     let at_sender = &flows(&captured.at_sender, FlowOrder::Bytes, 1).rows[0];
     let at_receiver = &flows(&captured.at_receiver, FlowOrder::Bytes, 1).rows[0];
-    // Each packet that was sent and did not arrive was lost between the captures.
+    // The difference is the number of packets lost between the two capture points.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
     assert_eq!(at_sender.lost_after, Some(lost));
@@ -289,7 +289,7 @@ fn the_largest_flow_stays_in_the_table_after_its_connection_left() {
     assert!(table.rows[0].flow.starts_with("10.1.0.3:"), "{}", table.rows[0].flow);
 }
 
-/// Returns a capture in which this many flows send one packet each in turn, 1 us apart.
+/// Returns a capture in which `flows` flows take turns sending one packet each, 1 us apart.
 fn in_turn(flows: u16) -> Capture {
     let number = |index: u32| (index % u32::from(flows), index / u32::from(flows));
     let frames = (0..300 * u32::from(flows)).map(|index| {
@@ -307,7 +307,8 @@ fn flows_that_alternate_are_named_if_a_poll_has_few_packets_of_each() {
     assert_eq!(first(&slowdowns(&in_turn(8))), None);
 }
 
-/// An acknowledgment that waits for a CPU between the capture point and the link makes one round trip seem short.
+/// An acknowledgment that is delayed by a busy CPU between the capture point and the link makes one round trip look
+/// short.
 #[test]
 fn one_short_round_trip_hides_no_small_window() {
     let mut frames = transfer(Fault::SmallWindow(8), 1001).at_receiver;
@@ -328,7 +329,7 @@ fn one_short_round_trip_hides_no_small_window() {
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
 
-/// Without a handshake, only timestamp echoes show how long an answer takes, and an echo after a pause includes the
+/// Without a handshake, only timestamp echoes show how long a reply takes, and an echo after a pause includes the
 /// pause.
 #[test]
 fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
@@ -348,7 +349,7 @@ fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
     }
 }
 
-/// A retransmission after lost acknowledgments looks like a lost packet if its report was lost as well.
+/// After lost acknowledgments, a retransmission looks like a lost packet if the D-SACK report for it was lost as well.
 #[test]
 fn lost_reports_of_retransmissions_are_no_loss() {
     for seed in [3005, 4004, 4010] {
@@ -365,13 +366,13 @@ fn tiny_segments_are_no_stretched_acknowledgments() {
     for seed in 1000..1040 {
         let captured = transfer(Fault::TinySegments, seed);
         for mut frames in [captured.at_sender, captured.at_receiver] {
-            // Without identifications, lost acknowledgments look like stretched ones.
+            // Without IP IDs, lost acknowledgments look like stretched ones.
             if frames[0].1[12..14] == [8, 0] {
                 continue;
             }
             judged += 1;
             let mut acks = 0;
-            // One acknowledgment for 28 tiny packets remains.
+            // Keep one acknowledgment for 28 tiny packets.
             frames.retain(|(_, frame)| {
                 let is_ack = frame[54..56] == 5201_u16.to_be_bytes() && frame[54 + 13] == 16;
                 acks += usize::from(is_ack);
@@ -386,7 +387,7 @@ fn tiny_segments_are_no_stretched_acknowledgments() {
     assert!(judged >= 8, "{judged}");
 }
 
-/// The fields of a damaged packet are not those that its sender wrote.
+/// The fields of a damaged packet are not what its sender wrote.
 #[test]
 fn a_damaged_acknowledgment_reports_nothing() {
     let mut frames = transfer(Fault::Loss(16), 1001).at_sender;
@@ -394,7 +395,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
         let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
         frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
     });
-    // The right edge of the first SACK block changes, and the block then looks like a report of duplicate data.
+    // Changes the right edge of the first SACK block, so that the block looks like a report of duplicate data.
     let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
     let right = frame.len() - 4;
     frame[right] ^= 0x80;
