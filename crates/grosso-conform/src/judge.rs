@@ -269,7 +269,8 @@ mod tests {
     use super::*;
     use crate::vectors::vectors;
 
-    /// Returns nearly valid records: frames of a vector, merged or not, with arbitrary headers and some bytes changed.
+    /// Returns nearly valid records: frames from a vector, merged or not, with arbitrary headers and a few corrupted
+    /// bytes.
     fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
         let mut records = Vec::new();
         while records.len() < 4 {

@@ -347,7 +347,7 @@ mod tests {
         run
     }
 
-    /// Returns made-up results in which the coalescing receiver gets datagrams, and the queuing receiver gets none.
+    /// Returns made-up results in which the coalescing receiver gets datagrams and the queuing receiver gets none.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

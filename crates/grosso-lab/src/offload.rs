@@ -282,7 +282,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns an experiment's verdicts if its rows have these figures in gigabytes per CPU-second.
+    /// Returns an experiment's verdicts when its rows have these figures, in gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
-        // In these experiments, the first row is measured without coalescing or without repair.
+        // In these experiments, the first row is measured without coalescing or repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
             let experiment = experiment.unwrap();
             let [over, under] = [

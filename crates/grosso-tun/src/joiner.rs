@@ -255,7 +255,7 @@ mod tests {
 
     use super::{Batch, Joiner, Trust};
 
-    /// Returns a packet of the flow with source port `port`, over IPv4 or IPv6.
+    /// Returns an IPv4 or IPv6 packet of the flow with source port `port`.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match family {

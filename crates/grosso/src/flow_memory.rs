@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_flood_takes_no_more_memory() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Miri is several hundred times slower, and this smaller number of flows is still enough to fill the memory.
+        // Miri is several hundred times slower. This smaller number of flows is still enough to fill the memory.
         let flows = if cfg!(miri) { 6 * FLOWS_MAX as u64 } else { 1_000_000 };
         for flow in 0..flows {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());

@@ -1,4 +1,4 @@
-//! Tests that the library's keywords and the options of the command line are the same.
+//! Tests that the library's keywords match the command line's options.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use grosso_analysis::keywords::Call;
 
 use super::Arguments;
 
-/// Options that only the command line has, because they concern the output of the command, or name a file (`-r`).
+/// Options that exist only on the command line, because they concern the command's output or name a file (`-r`).
 const COMMAND_LINE_ONLY: &[&str] = &["json", "quiet", "color", "help", "read"];
 
 #[test]

@@ -18,7 +18,7 @@ use crate::{
     port::{Port, Transmitted},
 };
 
-/// Sends numbered frames, one per microsecond, and returns the arrivals with their times.
+/// Sends numbered frames, one per microsecond, and returns what arrives, with arrival times.
 fn pass(impairment: Impairment, count: u32) -> (Vec<(u64, Vec<u8>)>, Impair<MemoryPort>) {
     let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100_000);
     let mut near = Impair::new(near, impairment);
@@ -126,7 +126,7 @@ fn a_full_wire_loses_what_comes_and_counts_it() {
     assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
 }
 
-/// Checks that no wrong bytes arrive with a valid checksum, because a receiver could not detect this fault.
+/// Checks that corrupted bytes never arrive with a valid checksum, because no receiver could detect that.
 #[test]
 fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
     let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(5000);

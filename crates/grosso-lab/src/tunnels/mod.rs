@@ -467,7 +467,7 @@ mod tests {
         (experiment, groups)
     }
 
-    /// Returns the experiment as on a machine with two CPUs.
+    /// Returns the experiment as it would be on a machine with two CPUs.
     fn experiment(device: Device) -> Tunnels {
         let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
         Tunnels { processors: 2, ..experiment }

@@ -65,8 +65,8 @@ mod tests {
     extern crate std;
     use std::{string::ToString, vec::Vec};
 
-    /// Returns the headers that the dissector finds, and the reason why it stops, if this protocol field precedes an
-    /// empty IPv4 packet.
+    /// Dissects an empty IPv4 packet after this protocol field. Returns the headers found and the reason why dissection
+    /// stops.
     fn found(front: &[u8]) -> (std::string::String, Stop) {
         let mut frame: Vec<u8> = front.to_vec();
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn other_protocols_and_cut_headers_end_the_stack() {
         assert_eq!(found(&[0xff, 3, 0xc0, 0x21]), ("ppp".to_string(), Stop::Unknown));
-        // Cisco's HDLC is another link type.
+        // Cisco HDLC is a different link type.
         assert_eq!(found(&[0x0f, 0, 8, 0]), ("ppp".to_string(), Stop::Unknown));
         for cut in [&[][..], &[0xff, 3], &[0xff, 3, 0], &[0]] {
             let stack = dissect(cut, LinkType::Ppp, &Ports::ASSIGNED);

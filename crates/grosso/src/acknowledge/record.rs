@@ -248,7 +248,7 @@ mod tests {
 
     use super::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 
-    /// Start of the TCP header in a test packet.
+    /// Offset of the TCP header in a test packet.
     const TRANSPORT: usize = 34;
 
     fn packet(edit: impl FnOnce(Tcp) -> Tcp, payload: usize) -> Vec<u8> {

@@ -219,7 +219,7 @@ mod tests {
     use super::Contents;
     use crate::reassemble::reason::Discard;
 
-    /// Checks every set of code points against Linux's `ip_frag_ecn_table`.
+    /// Checks every set of ECN code points against Linux's `ip_frag_ecn_table`.
     #[test]
     fn f21_all_sixteen_combinations_of_code_points() {
         let dropped = Err(Discard::EcnMixed);

@@ -51,8 +51,7 @@ fn a_device_gets_no_packet_count_beyond_its_field() {
     }
 }
 
-/// Returns superframes with packets of 100 bytes in which the identification, the sequence number and the checksum of
-/// the outer header wrap.
+/// Returns superframes of 100-byte packets in which the IP ID, the sequence number and the outer checksum wrap.
 fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
     let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
     let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());

@@ -1,4 +1,4 @@
-//! Tests of the sending side with a port that fails or has no room at any chosen frame.
+//! Tests the sending side with a port that fails or is full at any chosen frame.
 
 use std::io;
 
@@ -12,17 +12,17 @@ struct Mock {
     /// Packets that the port accepted; a superframe is segmented.
     packets: Vec<Vec<u8>>,
     frames: usize,
-    /// Number of frames to accept.
+    /// Number of frames that the port accepts at first.
     room: usize,
     then: Then,
-    /// Number of frames to reject after that.
+    /// Number of frames rejected so far.
     rejected: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Full,
-    /// The port reports twice that it has no room, and then accepts frames again.
+    /// Twice, the port reports that it is full; then it accepts frames again.
     Briefly,
     Gone,
     Broken,
@@ -64,7 +64,7 @@ impl Transmit for Mock {
     }
 }
 
-/// A port that collects complete packets in a list.
+/// A port that segments superframes and collects the packets in a list.
 struct Segmented<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Transmit for Segmented<'_> {
@@ -82,7 +82,8 @@ impl Transmit for Segmented<'_> {
     }
 }
 
-/// Returns packets of three interleaved flows: two of TCP, which merge, and one of UDP with unequal lengths.
+/// Returns packets of three interleaved flows: two TCP flows, which merge, and a UDP flow with datagrams of unequal
+/// length.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |port: u16, i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -164,7 +165,7 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
             if let Ok(taken) = result {
                 assert_eq!(taken, sent, "{case}");
             }
-            // The device works again: the second call sends the remaining packets once, and each flow is in order.
+            // The device works again: the second call sends each remaining packet once, and each flow stays in order.
             merger.port.room = usize::MAX;
             merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");

@@ -1,4 +1,4 @@
-//! Tests of a device without offloads, which accepts a chosen number of packets and then fails.
+//! Tests a device without offloads that accepts a chosen number of packets and then fails.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -12,7 +12,7 @@ use crate::{Batch, Trust, tun::merger::Merger};
 struct Utun {
     arriving: Mutex<VecDeque<Vec<u8>>>,
     sent: Mutex<Vec<Vec<u8>>>,
-    /// Number of packets to accept, and the error after that.
+    /// Number of packets to accept, and the error that follows.
     room: Option<(usize, io::ErrorKind)>,
 }
 
@@ -46,7 +46,7 @@ fn writer(device: &Arc<Utun>, wanted: Features) -> Merger<Vec<u8>, PlainWriter<U
     Merger::new(LinkType::Raw, writer, Trust::Verify)
 }
 
-/// Returns 20 TCP packets of one flow with 100 bytes each, interleaved with UDP datagrams.
+/// Returns 20 TCP packets of one flow, with 100 bytes each, interleaved with UDP datagrams.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));

@@ -63,7 +63,7 @@ mod tests {
         (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000);
         let mut stage = HoldStage::of(&profile).expect("holds are controlled");
         let mut probe = Probe::new(&profile);
-        // A flow is counted as soon as it has sent a burst, because its round-trip time is unknown.
+        // A flow is counted once it has sent a burst, because its round-trip time is unknown.
         for (index, blind) in [(0, 0), (1, 1), (2, 1)] {
             let packet = probe.packet(index, u64::from(index) * 1000);
             probe.show(&mut stage, packet);

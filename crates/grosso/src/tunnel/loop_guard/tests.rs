@@ -31,7 +31,7 @@ fn udp(destination: u16) -> Udp {
     }
 }
 
-/// Returns an endpoint for every type of tunnel over this IP version.
+/// Returns an endpoint of every tunnel type over this IP version.
 fn endpoints(family: usize) -> Vec<Endpoint> {
     let gre = |ethernet| Header::Gre { key: None, checksum: false, sequence: false, ethernet };
     let vxlan = |generic_protocol| Header::Vxlan { identifier: 7, policy: None, generic_protocol };
@@ -60,7 +60,7 @@ fn endpoints(family: usize) -> Vec<Endpoint> {
     all
 }
 
-/// Returns an outer packet of an endpoint, starting with its IP header, around an IPv4 or IPv6 datagram.
+/// Returns an endpoint's outer packet around an IPv4 or IPv6 datagram. The packet starts with its IP header.
 fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
     let packet = match link {
@@ -74,7 +74,7 @@ fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     [put_in.header, &packet[put_in.replaced..]].concat()
 }
 
-/// Returns the two fragments of a packet, split after `cut` payload bytes.
+/// Splits a packet after `cut` payload bytes and returns its two fragments.
 fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     assert!(cut.is_multiple_of(8));
     if packet[0] >> 4 == 4 {
@@ -101,7 +101,7 @@ fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     [fragment(1, &payload[..cut]), fragment(cut as u16, &payload[cut..])]
 }
 
-/// Returns a frame with `tags` VLAN tags that contains the packet.
+/// Returns a frame that contains the packet after `tags` VLAN tags.
 fn framed(packet: &[u8], tags: usize) -> Vec<u8> {
     let ethertype = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&[2; 12][..], &[0x81, 0, 0, 5].repeat(tags), &ethertype, packet].concat()
@@ -158,7 +158,8 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                     assert!(!guard.is_own(&fragment, LinkType::Raw, 0), "{endpoint:?}");
                 }
             }
-            // Packets with the same protocol and port in the other direction or between other hosts are not recognized.
+            // Packets with the same protocol and port, but in the other direction or between other hosts, are not
+            // recognized.
             for (local, remote) in [(REMOTE, LOCAL), (LOCAL, THIRD), (THIRD, REMOTE)] {
                 let mut other = endpoint.clone();
                 (other.local, other.remote) = (local[family], remote[family]);
