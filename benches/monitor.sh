@@ -43,7 +43,7 @@ offloads() {
     ip netns exec "$b" ethtool -K b0 tso "$1" gso "$1" gro "$1" >/dev/null
 }
 
-# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to a file.
+# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to its own file.
 watched() {
     local name=$1
     shift
@@ -69,7 +69,7 @@ line() {
            ($monitor / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
 }
 
-# by NAME: runs a monitor once at the rate.
+# by NAME: runs a monitor once at the given rate.
 by() {
     case $1 in
         tcpdump | grosso) offloads on ;;
@@ -85,7 +85,7 @@ by() {
     fi
 }
 
-# holds NAME: succeeds if the monitor loses no packets in two runs at the rate, and sets $best to the line; otherwise
+# holds NAME: succeeds if the monitor loses no packets in two runs at this rate, and sets $best to the line. Otherwise
 # sets $why to the reason.
 holds() {
     local run name got packets lost cost

@@ -34,7 +34,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# lay: creates three hosts. The path runs on host g and leads from the TAP of host b to host a.
+# lay: creates three hosts. The path runs on host g, from the TAP of host b to host a.
 lay() {
     clean
     for host in $a $b $g; do
@@ -70,7 +70,7 @@ shape() {
     ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst "$burst" limit "$limit"
 }
 
-# spent: prints the CPU nanoseconds of all threads of the path.
+# spent: prints the CPU time used by all threads of the path, in nanoseconds.
 spent() {
     cat /proc/"$path"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
@@ -85,7 +85,7 @@ stream() {
         { cat "$scratch/iperf3"; exit 1; }
 }
 
-# cost NAME [BITRATE]: prints the line of a run.
+# cost NAME [BITRATE]: prints the line for one run.
 cost() {
     before=$(received) cpu=$(spent)
     stream "$seconds" "${2:-}"
@@ -106,7 +106,7 @@ shape
 start strace -f -qq -e signal=none -e trace=sendto,sendmsg,sendmmsg,ppoll -o "$scratch/calls" \
     "$grosso" bridge tap:t0 w0 "$@"
 stream 3
-# strace ends with its program, and ignores signals.
+# strace ends when its program ends, and ignores signals.
 kill $(cat /proc/"$path"/task/"$path"/children)
 wait "$path" || true
 sends() {

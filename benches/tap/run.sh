@@ -26,7 +26,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# spent PROCESS: prints the CPU ticks of the process and its threads, including the kernel's work for them.
+# spent PROCESS: prints the CPU ticks used by a process and its threads, including the kernel's work for them.
 spent() {
     awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
@@ -39,7 +39,7 @@ again() {
     ip netns exec "$a" nstat -asz TcpRetransSegs | awk '/Retrans/ { print $2 }'
 }
 
-# one NAME COMMAND...: runs a path between veth w0 and TAP t0, and prints its line.
+# one NAME COMMAND...: runs a path between veth w0 and TAP t0 and prints the line for this run.
 one() {
     name=$1
     shift
@@ -77,7 +77,7 @@ one() {
     }'
 }
 
-# medians NAME: prints the medians of the lines of this program.
+# medians NAME: prints the medians of this program's lines.
 medians() {
     for column in 4 8; do
         grep "^$1 " "$scratch/runs" | awk -v column=$column '{ print $column }' | sort -n |
