@@ -1,15 +1,15 @@
 #!/bin/sh
-# Measures losses at the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3
-# and jq:
+# Measures how many packets `grosso bridge` loses at its receive ring between two hosts. Needs root, and the tools ip,
+# ethtool, iperf3 and jq:
 #
-#   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams/s next to two TCP senders of single
+#   benches/ring.sh quiet GROSSO [OPTION...]   the loss of a flow of 500 datagrams/s beside two TCP streams of single
 #                                              packets, in nine runs of four seconds
 #   benches/ring.sh xdp GROSSO [OPTION...]     the loss through a bridge of AF_XDP ports, with checksum offload
 #                                              off on the hosts
-#   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
-#                                              bridge and over only a veth, alternating
-#   benches/ring.sh tunnel GROSSO WORDS        the loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
-#                                              between the two hosts, and the places where packets were dropped
+#   benches/ring.sh alone GROSSO [OPTION...]   the retransmissions of one TCP stream in ten runs of three seconds,
+#                                              alternating between a bridge and a plain veth pair
+#   benches/ring.sh tunnel GROSSO WORDS        the loss in a tunnel (`grosso tunnel`, `type vxlan id 1`) between the
+#                                              two hosts, and where the packets were dropped
 #
 # GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of runs.
 # Each end of a veth pair is served by one CPU; otherwise, a sender that moves between CPUs would reorder its own

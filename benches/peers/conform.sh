@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests other coalescers, segmenters and reassemblers with `grosso conform`. Needs jq, and for each program its
-# toolchain: a C compiler with libdpdk, Go, or Rust:
+# Tests other coalescers, segmenters and reassemblers with `grosso conform`. Needs jq and the toolchain of each program:
+# a C compiler with libdpdk, Go, or Rust:
 #
 #   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
-# prints the rows of docs/conformance.md, and fails if a known fault of a program is not found. GROSSO is the program,
-# and MYCELIUM is a checkout of mycelium, which is not in a registry. Programs that cannot be built are skipped with a
-# note.
+# Prints the rows of docs/conformance.md, and fails if a known fault in a program is not found. GROSSO is the program,
+# and MYCELIUM is a checkout of mycelium, which is not in any registry. The script notes and skips programs that cannot
+# be built.
 set -eu
 grosso=$(realpath "$1")
 mycelium=${2:+$(realpath "$2")}

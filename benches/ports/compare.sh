@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds all variants, and
-# measures them in alternating runs between two network namespaces.
+# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds the originals and the
+# ports, and measures them in alternating runs between two network namespaces.
 #
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
-# PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
-# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest
-# of each program is unchanged. If a requirement is missing, the script names it and skips the program.
+# PROGRAM is the name of a directory next to this script; the default is all of them. -t also runs the programs' own
+# tests; -r 0 only builds. Cargo, Go and git download the sources. We wrote the patches and the devices in these
+# directories; the rest of each program is unchanged. If a program needs something that is missing, the script names it
+# and skips the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD/benches/ports

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures one TCP stream from a TAP through `grosso bridge` to an interface behind a slow link, and the same stream
-# over an unshaped link at the same rate, paced by the sender. Needs root, or user namespaces, and the tools ip, tc,
+# over an unshaped link, paced by the sender to the same rate. Needs root or user namespaces, and the tools ip, tc,
 # ethtool, iperf3, jq and strace:
 #
 #   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
@@ -13,8 +13,9 @@
 # are sent through a socket (sendmmsg), and single packets through the transmit ring (sendto). ROOTLESS=1 runs
 # everything in a new user namespace.
 #
-# Prints one line per run, with the CPU seconds per GB of the path, measured by the scheduler without strace. Prints one
-# line for the shaped run under strace, with the number of sends, and how many of them returned EAGAIN and ENOBUFS.
+# Prints one line per run with the CPU seconds per GB that the path used, as counted by the scheduler without strace.
+# Then prints one line for the shaped run under strace: the number of sends, and how many of them returned EAGAIN and
+# ENOBUFS.
 set -eu
 if [ "${ROOTLESS:-}" = 1 ]; then
     ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"
