@@ -83,7 +83,7 @@ fn pcap(frames: &Capture) -> Vec<u8> {
     file
 }
 
-/// Returns the causes that slow TCP in a capture.
+/// Returns what slows TCP down in a capture.
 fn slowdowns(frames: &Capture) -> Slowdowns {
     conclude(frames, Connections::default())
 }
@@ -359,7 +359,7 @@ fn lost_reports_of_retransmissions_are_no_loss() {
     }
 }
 
-/// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
+/// Receivers acknowledge every second full segment. A tiny segment is only a small part of a full one.
 #[test]
 fn tiny_segments_are_no_stretched_acknowledgments() {
     let mut judged = 0;

@@ -99,7 +99,7 @@ fn k104_header_of_5_to_14_words(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// The header in Wikipedia's worked example ("Internet checksum").
+/// The header from Wikipedia's worked example ("Internet checksum").
 #[test]
 fn k104_published_ipv4_header() {
     let header = [

@@ -1,4 +1,4 @@
-// This file is longer than 600 lines because its tables of valid and invalid configurations have one row per message.
+// Longer than 600 lines: the tables of valid and invalid configurations have one row per message.
 
 use grosso::features::Features;
 use grosso_io::live::Opening;
@@ -380,7 +380,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
     assert!(wrong(&queues).contains("eth1: esp requires queues = 1"));
 }
 
-/// Returns a path between two tables.
+/// Returns a path whose left and right ports are these tables.
 fn between(left: &str, right: &str) -> String {
     format!("[[path]]\nleft = {{ {left} }}\nright = {{ {right} }}\n")
 }

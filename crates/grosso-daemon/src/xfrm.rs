@@ -546,7 +546,7 @@ src 10.9.0.2 dst 10.9.0.1
         // If both directions have the same key, only the SPI tells them apart, so two SPIs are needed.
         let one = pair(&text.replace("0x1001", "0x1000"), here(), None, true).err().unwrap();
         assert!(one.contains("shared-key = true needs different"), "{one}");
-        // Two different keys are kept, although one key would be accepted.
+        // The two keys differ, so both are kept, even though a single key would be accepted.
         let two = pair(PRINTED, "10.9.0.2".parse().unwrap(), None, true).unwrap();
         assert!(!two.table.contains("shared-key"), "{}", two.table);
         let deleted = format!("ip xfrm policy deleteall\n{PRINTED}");

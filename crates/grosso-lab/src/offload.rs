@@ -249,7 +249,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns made-up results: 10 Gb/s with coalescing, and less without it.
+    /// Returns made-up results: 10 Gb/s with coalescing and less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -294,7 +294,7 @@ mod tests {
         })
     }
 
-    /// Returns an experiment's verdicts on these runs. No two runs in a row should be equal.
+    /// Returns an experiment's verdicts on these runs. Consecutive runs should differ.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,

@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(profiler.spent().unexplained_ns(), 90);
     }
 
-    /// Computes the sum of a block, which takes a few microseconds.
+    /// Sums a block, which takes a few microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

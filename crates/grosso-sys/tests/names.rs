@@ -139,7 +139,7 @@ fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
         let attacker = scope.spawn(|| attack.run(&home.directory(), &home.victim()));
         let binder = scope.spawn(|| {
             if !knows_file {
-                // Without this capability the kernel does not report the file that a socket was bound to.
+                // Without this capability, the kernel does not report which file a socket is bound to.
                 let mut sets = capabilities(None).unwrap();
                 sets.effective.remove(CapabilitySet::NET_ADMIN);
                 set_capabilities(None, sets).unwrap();

@@ -265,7 +265,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets and returns copies of the results.
+    /// Merges packets and returns copies of the merged ones.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -304,7 +304,7 @@ mod tests {
         let (verify, trusted) = (Trust::Verify, Trust::Authenticated);
         for (family, trust) in [(4, verify), (4, trusted), (6, verify), (6, trusted)] {
             let mut joiner = Joiner::new(trust);
-            // The lengths are odd, so that some payloads are summed at odd offsets.
+            // Odd lengths make sure that some payloads are summed at odd offsets.
             let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
             let chunks = stream.chunks(1001).enumerate();
             let mut packets: Batch =

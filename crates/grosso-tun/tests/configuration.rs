@@ -35,7 +35,7 @@ fn a_device_is_opened_with_mtu_addresses_and_state() {
         let tun: Tun = host.run(|| Tun::open("vpn%d", &options)).unwrap().unwrap();
         let interface = tun.interface();
         assert_eq!((tun.name(), interface.mtu().unwrap()), ("vpn0", 1420));
-        // Both addresses are usable immediately.
+        // Both addresses work immediately.
         for address in [IpAddr::V4(A), "fd00::1".parse().unwrap()] {
             host.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
         }

@@ -25,7 +25,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Polls a future once, drops it, and returns its result if it was ready.
+/// Polls a future once, then drops it. Returns its result if it was ready.
 async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
     cancelled_after(0, future, || ()).await
 }

@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
     }
 
-    /// Returns an IPv4 header with options, three bytes into the packet.
+    /// Returns a packet that consists of an IPv4 header with options, which starts at offset 3.
     fn packet_with_options(options: &[u8]) -> (Vec<u8>, Layer) {
         let header: Vec<u8> = (0..20).collect();
         let len = (20 + options.len()) as u16;
@@ -391,7 +391,7 @@ mod tests {
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
             (&route(131, 0, 4), here),
-            // If there are two source routes, the first is used.
+            // The first of two source routes counts.
             (&[route(131, 11, 4), route(137, 7, 4)].concat(), [5, 6, 7, 8]),
         ];
         for (options, destination) in cases {
@@ -429,7 +429,7 @@ mod tests {
             // No hops remain, so the packet has reached its destination.
             assert_ends(43, &[&routing(6, kind, 0)], SOURCE, DESTINATION);
         }
-        // The list is empty, too short or incomplete.
+        // The address list is empty, too short or incomplete.
         for (kind, len) in [(0, 1), (2, 0), (2, 1), (4, 0), (4, 1)] {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);

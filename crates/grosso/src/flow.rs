@@ -508,9 +508,9 @@ mod tests {
     /// eight standard deviations above the expected value for 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after
-    /// the hash's rotation, and IPv4 addresses that equal a public constant of a hash, so that the product with any
-    /// port would be zero.
+    /// Tests addresses that could cancel the seed. In the IPv6 case, two addresses differ from the original in two
+    /// words, and the two differences are equal after the hash's rotation. In the IPv4 case, the addresses equal a
+    /// public constant in a hash, so that the product with any port would be zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Ten flows that share a set.
+        // Ten flows that belong to the same set.
         let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
         let flow = |i: u64| flows[i as usize];
         for i in 0..WAYS as u64 {

@@ -178,7 +178,7 @@ proptest! {
                 .iter()
                 .map(|verdict| (verdict.found.into(), verdict.state == oracle::State::Wrong))
                 .collect();
-            // The oracle accepts a remote checksum without checking its offsets.
+            // The oracle accepts remote checksum offload without checking the offsets.
             let lengths = oracle::Lengths::Declared;
             let remote = oracle::parse(&packet, Link::Ethernet, lengths).has_remote_checksum();
             let compared = expected.len() - usize::from(remote && !expected.is_empty());

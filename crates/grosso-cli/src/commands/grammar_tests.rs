@@ -93,5 +93,5 @@ fn options_of_some_commands_are_no_options_of_others() {
     assert!(own("grosso explain a 3 --allow-truncated").reading.unwrap().allow_truncated);
 }
 
-/// Number of lines of a tall terminal.
+/// Number of lines on a tall terminal screen.
 const SCREEN_LINES: usize = 48;

@@ -212,7 +212,7 @@ fn assert_prometheus(page: &str) -> HashMap<String, f64> {
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
             assert!(helps.contains(name), "{line}");
-            // The lines of a metric are contiguous.
+            // All lines of a metric must be contiguous.
             assert!(closed.insert(name.to_owned()), "{line}");
             open = name.to_owned();
             continue;

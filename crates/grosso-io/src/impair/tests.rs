@@ -98,7 +98,8 @@ fn every_fault_happens_as_often_as_it_should_and_is_counted() {
 fn delay_and_rate_add_up() {
     let (arrived, _) = pass("delay 10us".parse().unwrap(), 10);
     assert!(arrived.iter().enumerate().all(|(i, (at, _))| *at == (i as u64 + 10) * 1000));
-    // A frame of 100 bytes takes 8 us at 100 Mb/s, so the tenth frame ends 80 us after the start of the first.
+    // A frame of 100 bytes takes 8 us at 100 Mb/s, so the last byte of the tenth frame arrives 80 us after the first
+    // frame starts.
     let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
     assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
 }

@@ -78,7 +78,7 @@ fn superframe() -> (Vec<u8>, Meta) {
     (frame, meta)
 }
 
-/// Receives all frames that have arrived by `now_ns`.
+/// Receives every frame that has arrived by `now_ns`.
 fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     port.receive(now_ns, usize::MAX, &mut |frame| {

@@ -233,7 +233,7 @@ mod tests {
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds()
     }
 
-    /// Returns the results of `kernel`, with `change` applied to the rows for one side and handling.
+    /// Returns the results from `kernel` with `change` applied to the rows for one side and one handling.
     fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
         let mut findings = report().findings;
         let rows = findings.rows.iter_mut();
@@ -330,7 +330,7 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without results for expansion, there is no verdict on that claim.
+        // Without results for expansion, there is no verdict on expansion.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 6 + 11);

@@ -151,7 +151,7 @@ mod tests {
         (verdict.holds(), verdict.measured.clone())
     }
 
-    /// Returns the same results with one changed row.
+    /// Returns the made-up results with one row changed.
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,

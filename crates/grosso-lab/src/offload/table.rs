@@ -531,7 +531,7 @@ mod tests {
         assert!(
             page.contains("a&amp;b.html") && page.contains("congestion control: &lt;script&gt;")
         );
-        // The longest bar has the maximum length.
+        // The longest bar has the maximum width.
         assert!(page.contains("width=\"270.0\""));
     }
 }

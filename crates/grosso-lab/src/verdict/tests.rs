@@ -27,7 +27,7 @@ fn rank_probabilities_agree_with_mann_and_whitney() {
     assert!((chance(&[4.5, 7.0, 8.0, 9.0, 10.0], &low) - 2.0 / 252.0).abs() < 1e-12);
     assert!((chance(&[1.0], &[2.0]) - 1.0).abs() < 1e-12);
     assert!((chance(&[2.0], &[1.0]) - 0.5).abs() < 1e-12);
-    // For two series of five, the critical value is U = 4 out of 25.
+    // For two series of five runs, the critical value is U = 4 out of 25.
     let (at, beyond) = ([3.5, 4.5, 6.0, 7.0, 8.0], [2.5, 3.5, 6.0, 7.0, 8.0]);
     assert!(chance(&at, &low) <= 0.05 && chance(&beyond, &low) > 0.05);
 }
@@ -40,9 +40,9 @@ fn a_ratio_that_noise_explains_is_undecided() {
     assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), OPEN);
     assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), OPEN);
     assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
-    // A comparison of two single runs proves nothing.
+    // Comparing one run with one other run proves nothing.
     assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
-    // Equal figures show no difference, and 0 / 0 is not a figure.
+    // Equal figures show no difference, and 0 / 0 is not a number.
     assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);
     assert_eq!(ratio(&[0.0; 5], &[0.0; 5], Bound::Under(1.0)), OPEN);
     assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), YES);

@@ -417,7 +417,7 @@ mod tests {
         assert!(queue.receive().is_none());
         drop(one);
         assert_eq!(status(&queue, 0), abi::TP_STATUS_USER | TAKEN);
-        // The next round finds a block that is still held.
+        // In the next round, the queue finds a block that is still held.
         queue.next = 0;
         assert!(queue.receive().is_none());
         let (block, range) = other.into_block();

@@ -1,7 +1,6 @@
 //! Tests packet sockets: rings, batches, fanout, and packet metadata.
 //!
-//! The file is longer than 600 lines because it has one test per property of packet sockets, and all use the same
-//! helpers.
+//! Longer than 600 lines: each property of packet sockets has its own test, and the tests share their helpers.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
@@ -397,7 +396,7 @@ fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
         let sent: Vec<u8> =
             std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
         assert_eq!(sent, [1, 2, 5, 6]);
-        // The ring still works.
+        // The ring is still usable.
         assert_eq!(ring.send_batch(&[packets[1]; 16])?, 16);
         assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 16);
         Ok(())

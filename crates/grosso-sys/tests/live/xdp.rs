@@ -147,7 +147,7 @@ fn a_packet_longer_than_a_chunk_comes_in_pieces_and_goes_in_pieces() {
         let ends: Vec<bool> = frames.iter().map(Frame::continues).collect();
         assert!(!ends[ends.len() - 1] && ends[..ends.len() - 1].iter().all(|continues| *continues));
 
-        // An incomplete packet is not sent.
+        // A packet with a missing part is not sent.
         let last = frames.pop().unwrap();
         assert_eq!(socket.transmit(&mut frames)?, 0);
         frames.push(last);

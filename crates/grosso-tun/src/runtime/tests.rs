@@ -9,7 +9,7 @@ use grosso_testkit::Watchdog;
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
 
-/// A port that sends on a socket whose peer reads only when the test asks it to.
+/// A port whose socket's peer reads only when the test tells it to.
 struct Narrow(UnixDatagram);
 
 impl Transmit for Narrow {
@@ -76,10 +76,10 @@ async fn cancelled_after<T>(
     .await
 }
 
-/// Length of a packet in bytes. About ten packets fill a socket.
+/// Length of a packet in bytes. About ten packets fill the socket buffer.
 const PACKET_BYTES: usize = 20_000;
 
-/// Returns packets of different flows, which do not merge.
+/// Returns packets from different flows, which cannot merge.
 fn packets() -> Vec<Vec<u8>> {
     (0..100_u8).map(|i| vec![i; PACKET_BYTES]).collect()
 }

@@ -33,7 +33,7 @@ pub(crate) fn frame(stack: &Made) -> Vec<u8> {
     stack.packet(&Place::default()).payload_len(5).build()
 }
 
-/// Returns the link type of a stack's frame, and the configured ports of its tunnels.
+/// Returns the link type of a stack's frame, and the ports configured for its tunnels.
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let ports = Ports::ASSIGNED.with_l2tp(Some(L2TP));

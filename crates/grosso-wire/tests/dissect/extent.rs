@@ -1,4 +1,4 @@
-//! Tests how the dissector compares the declared lengths with the bytes that are present.
+//! Tests how the dissector compares declared lengths with the number of bytes present.
 
 use grosso_testkit::Packet;
 use grosso_wire::{Extent, LinkType, Ports, Stack, Stop};
@@ -127,7 +127,7 @@ fn jumbo_payload_option() {
         (jumbo(true_len + 1).extent, jumbo(true_len + 1).end),
         (Extent::Short, frame_len + 1)
     );
-    // The largest declared length exceeds the 32 bits of the end, which must not wrap.
+    // With the largest declared length, the end does not fit into 32 bits. It must not wrap.
     assert_eq!((jumbo(u32::MAX).extent, jumbo(u32::MAX).end), (Extent::Short, u32::MAX));
     for small in [0, 28, 65535] {
         let stack = jumbo(small);

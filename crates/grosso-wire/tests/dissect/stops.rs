@@ -77,7 +77,7 @@ fn g21_ipv6_extensions() {
     let all = ip().hop_by_hop(|h| h).destination_options(|d| d).routing(|r| r).tcp(|t| t);
     holds(all, "eth ip6 ext6 ext6 ext6 tcp", Stop::Payload);
     holds(ethernet().ipv6(|ip| ip.version(4)).tcp(|t| t), "eth", Stop::Malformed);
-    // Authentication, no next header, mobility.
+    // Authentication header, no next header, mobility header.
     for next in [51, 59, 135] {
         let packet = ethernet().ipv6(move |ip| ip.next_header(next)).payload_len(64);
         holds(packet, "eth ip6", Stop::Unknown);
@@ -166,7 +166,7 @@ fn t5_vxlan_gpe() {
     let nsh = Packet::new().nsh(|n| n).ipv4(|ip| ip).tcp(|t| t);
     holds(inner(0x0c00_0004, nsh), "eth ip4 udp gpe nsh ip4 tcp", Stop::Payload);
     holds(inner(0x0c00_0004, ip4()), "eth ip4 udp gpe", Stop::Malformed);
-    // An unknown protocol; P clear; O set; another version.
+    // An unknown protocol; the P flag clear; the O flag set; another version.
     for flags in [0x0c00_0006, 0x0800_0001, 0x0d00_0001, 0x1c00_0001, 0x2c00_0001] {
         holds(inner(flags, ip4()), "eth ip4 udp gpe", Stop::Unknown);
     }

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(expanded(4 * MSS, 5).unwrap(), [MSS, 4 * MSS]);
         // The acknowledgment number lies inside a packet.
         assert_eq!(expanded(4 * MSS + 1, 6).unwrap(), [MSS, 4 * MSS + 1]);
-        // Packets after this number have not been acknowledged.
+        // Packets after this acknowledgment number have not been acknowledged.
         assert_eq!(expanded(3 * MSS, 40).unwrap(), [MSS, 3 * MSS]);
         for packets in 0..4 {
             let number = (packets.max(1) - 1) * MSS;

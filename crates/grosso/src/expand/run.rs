@@ -194,7 +194,7 @@ mod tests {
             run.append(at(next), len as usize, size as usize);
             expected.extend((1..=packets).map(|packet| next + (packet * size).min(len)));
             next += len;
-            // Sometimes nothing is acknowledged for a long time.
+            // Now and then, nothing is acknowledged for a long time.
             if dice(2 + round / 100 % 20) == 0 {
                 acknowledged += dice(u64::from(next - acknowledged) + 1) as u32;
                 run.forget(at(acknowledged));

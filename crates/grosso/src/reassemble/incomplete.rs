@@ -242,7 +242,8 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // The first fragment has the highest code point in the set, except CE (3).
+            // Unless the set contains only CE, the first fragment has the highest code point in the set that is not CE
+            // (3).
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

@@ -105,7 +105,7 @@ fn an_incremental_header_is_the_header_that_every_packet_has() {
             were_derived += u32::from(fast.incremental.is_some());
         }
     }
-    // Ten stacks, each with four settings and two lengths.
+    // Ten header stacks, each with four settings and two lengths.
     assert_eq!(were_derived, 10 * 4 * 2);
 }
 

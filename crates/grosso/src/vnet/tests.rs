@@ -441,7 +441,7 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
         let at = start + offset;
         let checksum = |frame: &[u8]| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
         let pseudo_sum = checksum(&partial);
-        // Sums are modulo 65535, and an added word lowers their complement by its own value.
+        // Sums are modulo 65535. Adding a word lowers the complement of the sum by that word.
         let word = (checksum(&with(0).build()) + 65_535 - pseudo_sum) % 65_535;
         let frame = with(word as u16).build();
         assert_eq!(checksum(&frame), pseudo_sum);

@@ -13,7 +13,7 @@ use grosso_wire::{Kind, LinkType};
 use super::*;
 use crate::port::Transmitted;
 
-/// Two ports on the loopback device. Frames are sent from one port to the other.
+/// Two ports on the loopback device; one sends frames to the other.
 struct Ends {
     near: UdpPort,
     far: UdpPort,
@@ -79,7 +79,7 @@ impl Ends {
 /// Time to wait for a datagram before giving up.
 const STALLED: Duration = Duration::from_secs(6);
 
-/// Returns the packets of a superframe, as the engine segments it.
+/// Returns the packets into which the engine segments a superframe.
 fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     let slices = [frame];
     let cut = Segments::new(&slices, meta, LinkType::Raw, ports, Outgoing::default());

@@ -6,10 +6,10 @@ use grosso_testkit::Packet;
 
 use super::*;
 
-/// A port that accepts a chosen number of frames, and then fails or is full.
+/// A port that accepts a chosen number of frames and then fails or is full.
 struct Mock {
     features: Features,
-    /// Packets that the port accepted; a superframe is segmented.
+    /// Packets that the port accepted. Superframes are stored as segments.
     packets: Vec<Vec<u8>>,
     frames: usize,
     /// Number of frames that the port accepts at first.
@@ -108,7 +108,7 @@ fn superframes() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// Sorts packets by flow, which the source port identifies.
+/// Sorts packets by flow. The source port identifies the flow.
 fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = packets.to_vec();
     packets.sort_by_key(|packet| packet[20..22].to_vec());

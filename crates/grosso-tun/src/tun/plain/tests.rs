@@ -115,7 +115,7 @@ fn packets_are_received_once_and_in_order_also_after_a_wait() {
     let (mut received, mut buffers) = (Vec::new(), Vec::new());
     for max in [1, 7, 64] {
         reader.wait().unwrap();
-        // A second wait returns immediately.
+        // Waiting a second time returns immediately.
         reader.wait().unwrap();
         let before = received.len();
         let count = reader.receive(max, &mut |frame| {

@@ -13,9 +13,9 @@ const ECONNREFUSED: i32 = 111;
 #[derive(Default)]
 struct Mock {
     answers: VecDeque<Result<usize, i32>>,
-    /// Datagrams that were sent.
+    /// Datagrams sent so far.
     sent: Vec<Vec<u8>>,
-    /// Error code for messages with segments, or `None` to accept them.
+    /// Error code for segmented messages, or `None` to accept them.
     rejects_segments: Option<i32>,
 }
 

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
         let third = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut observed, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
-        // The next connection between these endpoints opens slowly.
+        // The handshake of the next connection between these endpoints is slow.
         let syn = tcp(false, 0, |t| t.sequence(5099).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 10 * FAR_NS), None);
         let answer = tcp(true, 0, |t| t.sequence(9000).ack(5100).syn());

@@ -71,8 +71,8 @@ proptest! {
         prop_assert!(!path.prober.is_questioned());
     }
 
-    /// RFC 8899 sections 4.3 and 5.3: a black hole is found without any message, and the search ends close to the path
-    /// MTU.
+    /// RFC 8899 sections 4.3 and 5.3: a black hole is found even without a message, and the search ends close to the
+    /// path MTU.
     #[test]
     fn a_black_hole_is_found_and_measured(mtu in BASE..TOP, delay in 0u64..9, begun in 0u64..20) {
         let mut path = Path::new(Some(TOP), delay);
