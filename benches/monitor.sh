@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Measures the cost and the losses of a monitor at the receiver of one TCP stream, as root, with the tools ip,
-# ethtool, iperf3, jq and tcpdump:
+# Measures how much CPU time a monitor on the receiver of one TCP stream uses, and how many packets it loses. Needs
+# root, and the tools ip, ethtool, iperf3, jq and tcpdump:
 #
 #   benches/monitor.sh GROSSO [MBIT...]   at each rate (default 500, 1000, 2000 and 4000), three alternating rounds of:
 #                                         tcpdump  offloads on: the monitor receives superframes, not wire packets
 #                                         grosso   offloads on: `grosso capture --wire` supplies wire packets
-#                                         off      tcpdump with TSO, GSO and GRO off, as monitors recommend
+#                                         off      tcpdump with TSO, GSO and GRO off, as monitors' manuals recommend
 #
-#   benches/monitor.sh GROSSO highest     for each monitor, the highest rate without loss in two runs, to within 6 %
+#   benches/monitor.sh GROSSO highest     for each monitor, the highest rate without loss in two runs, within 6 %
 #
-# Each line contains the achieved rate, the packets per second that the monitor received, the packets that it lost, and
-# its CPU seconds per GB of payload. After the highest rate, the line states why the search ended: loss, or the maximum
-# rate of the hosts.
+# Each line shows the achieved rate, the packets per second that the monitor received, the packets that it lost, and the
+# CPU seconds that it used per GB of payload. The line for the highest rate also says why the search ended: because of
+# loss, or because the hosts cannot send faster.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -43,7 +43,7 @@ offloads() {
     ip netns exec "$b" ethtool -K b0 tso "$1" gso "$1" gro "$1" >/dev/null
 }
 
-# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to a file.
+# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to its own file.
 watched() {
     local name=$1
     shift
@@ -69,7 +69,7 @@ line() {
            ($monitor / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
 }
 
-# by NAME: runs a monitor once at the rate.
+# by NAME: runs a monitor once at the given rate.
 by() {
     case $1 in
         tcpdump | grosso) offloads on ;;
@@ -85,7 +85,7 @@ by() {
     fi
 }
 
-# holds NAME: succeeds if the monitor loses no packets in two runs at the rate, and sets $best to the line; otherwise
+# holds NAME: succeeds if the monitor loses no packets in two runs at this rate, and sets $best to the line. Otherwise
 # sets $why to the reason.
 holds() {
     local run name got packets lost cost

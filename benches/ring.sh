@@ -1,20 +1,20 @@
 #!/bin/sh
-# Measures losses at the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3
-# and jq:
+# Measures how many packets `grosso bridge` loses at its receive ring between two hosts. Needs root, and the tools ip,
+# ethtool, iperf3 and jq:
 #
-#   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams/s next to two TCP senders of single
+#   benches/ring.sh quiet GROSSO [OPTION...]   the loss of a flow of 500 datagrams/s beside two TCP streams of single
 #                                              packets, in nine runs of four seconds
 #   benches/ring.sh xdp GROSSO [OPTION...]     the loss through a bridge of AF_XDP ports, with checksum offload
 #                                              off on the hosts
-#   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
-#                                              bridge and over only a veth, alternating
-#   benches/ring.sh tunnel GROSSO WORDS        the loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
-#                                              between the two hosts, and the places where packets were dropped
+#   benches/ring.sh alone GROSSO [OPTION...]   the retransmissions of one TCP stream in ten runs of three seconds,
+#                                              alternating between a bridge and a plain veth pair
+#   benches/ring.sh tunnel GROSSO WORDS        the loss in a tunnel (`grosso tunnel`, `type vxlan id 1`) between the
+#                                              two hosts, and where the packets were dropped
 #
 # GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of runs.
-# One CPU serves each end of a veth pair, so that a sender that moves between CPUs does not reorder its own packets.
-# Tail loss probes are off (`tcp_early_retrans`), because a delayed tail is not lost. Without these settings, even a
-# plain veth pair causes retransmissions.
+# Each end of a veth pair is served by one CPU; otherwise, a sender that moves between CPUs would reorder its own
+# packets. Tail loss probes are off (`tcp_early_retrans`), because a delayed tail is not lost. Without these settings,
+# even a plain veth pair causes retransmissions.
 set -eu
 what=$1 grosso=$2
 shift 2
@@ -23,7 +23,7 @@ scratch=$(mktemp -d)
 servers= tunnels= kind=
 far=10.9.0.2
 
-# end NAMESPACE DEVICE ADDRESS: creates a host at one endpoint of the link.
+# end NAMESPACE DEVICE ADDRESS: creates a host at one end of the link.
 end() {
     ip netns exec "$1" sysctl -qw net.ipv4.tcp_early_retrans=0
     ip -n "$1" addr add "$3" dev "$2"
@@ -36,7 +36,7 @@ up() {
     ip netns exec "$1" sh -c "echo 2 > /sys/class/net/$2/queues/rx-0/rps_cpus"
 }
 
-# bridged on|off [OPTION...]: creates two hosts and a bridge between them, with segmentation offload on or off.
+# bridged on|off [OPTION...]: creates two hosts with a bridge between them; segmentation offload is on or off.
 bridged() {
     offload=$1
     shift
@@ -64,7 +64,7 @@ hosts() {
     end "$b" b0 10.9.0.2/24
 }
 
-# tunnelled WORDS: creates two hosts and a tunnel between them, and sends single packets into the tunnel.
+# tunnelled WORDS: creates two hosts with a tunnel between them, and sends single packets into the tunnel.
 tunnelled() {
     plain
     joined "$a" 10.9.0.1 10.9.0.2 "$@"
@@ -81,7 +81,7 @@ joined() {
     ip -n "$n" addr add "10.8.${local#10.9.}/24" dev t0
 }
 
-# drops NAMESPACE NAME: prints the drops at a tunnel endpoint, at its device and at its sockets.
+# drops NAMESPACE NAME: prints the packets dropped at a tunnel endpoint, its device and its sockets.
 drops() {
     device=$(ip -n "$1" -s -j link show t0 | jq -c '.[0].stats64 | [.rx.dropped, .tx.dropped]')
     tunnel=$(ip netns exec "$1" "$grosso" tunnel show t0 --json | jq -c '.tunnels[0].drops')
@@ -117,7 +117,7 @@ clear() {
 
 trap 'clear; rm -rf "$scratch"' EXIT
 
-# alone_once NAME: measures throughput and retransmissions of one stream.
+# alone_once NAME: measures the throughput and retransmissions of one stream.
 alone_once() {
     serve 5201
     from 5201 -t 3 >"$scratch/tcp"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Extracts the picture for README.md: the first plot of a page that `grosso lab` wrote, with the page's style.
+# Extracts the picture for README.md from a page written by `grosso lab`: the first plot, with the page's style.
 #
 #   docs/picture.sh grosso-lab.html > docs/lab.svg
 set -eu

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests other coalescers, segmenters and reassemblers with `grosso conform`. Needs jq, and for each program its
-# toolchain: a C compiler with libdpdk, Go, or Rust:
+# Tests other coalescers, segmenters and reassemblers with `grosso conform`. Needs jq and the toolchain of each program:
+# a C compiler with libdpdk, Go, or Rust:
 #
 #   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
-# prints the rows of docs/conformance.md, and fails if a known fault of a program is not found. GROSSO is the program,
-# and MYCELIUM is a checkout of mycelium, which is not in a registry. Programs that cannot be built are skipped with a
-# note.
+# Prints the rows of docs/conformance.md, and fails if a known fault in a program is not found. GROSSO is the program,
+# and MYCELIUM is a checkout of mycelium, which is not in any registry. The script notes and skips programs that cannot
+# be built.
 set -eu
 grosso=$(realpath "$1")
 mycelium=${2:+$(realpath "$2")}
@@ -14,7 +14,7 @@ cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# row TASK NAME RULE PROGRAM...: prints the row of a program that is known to violate a rule.
+# row TASK NAME RULE PROGRAM...: prints the row for a program that is known to violate a rule.
 row() {
     task=$1 name=$2 rule=$3
     shift 3
@@ -34,13 +34,13 @@ version_in_lock() {
     sed -n "/^name = \"$1\"/{n;s/version = \"\(.*\)\"/\1/p}" Cargo.lock
 }
 
-# source_of CRATE VERSION: prints the directory into which Cargo unpacks a crate, which need not be a dependency.
+# source_of CRATE VERSION: prints the directory into which Cargo unpacks a crate. The crate need not be a dependency.
 source_of() {
     cargo info --quiet "$1@$2" > "$scratch/info" &&
         find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "$1-$2" | grep .
 }
 
-# alone NAME MODULE...: compiles a program of this directory together with copied modules of a crate.
+# alone NAME MODULE...: compiles a program in this directory together with modules copied from a crate.
 alone() {
     program=$1
     shift
@@ -48,7 +48,7 @@ alone() {
     rustc --edition 2024 --cap-lints allow "$scratch/$program.rs" -o "$scratch/$program"
 }
 
-# Word splitting of the flags is intended.
+# The flags must be split into words here.
 if flags=$(pkg-config --cflags --libs libdpdk) &&
     cc -O3 -D_GNU_SOURCE -Wno-deprecated-declarations dpdk/peer.c $flags -o "$scratch/dpdk"; then
     version=$(pkg-config --modversion libdpdk)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds all variants, and
-# measures them in alternating runs between two network namespaces.
+# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds the originals and the
+# ports, and measures them in alternating runs between two network namespaces.
 #
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
@@ -29,13 +29,13 @@ shift $((OPTIND - 1))
 [ $# -gt 0 ] || set -- boringtun gotatun mycelium wireguard-go
 for program in "$@"; do [ -f "$here/$program/port.sh" ] || usage; done
 
-# skip WHY: leaves out a program.
+# skip WHY: skips a program and prints the reason.
 skip() {
     echo "skipped: $program: $1"
     exit 0
 }
 
-# Fetches the source of the library from Cargo's registry, and prints its directory.
+# Fetches the library's source from Cargo's registry and prints its directory.
 fetch() {
     rm -rf "$work/fetch" && mkdir -p "$work/fetch/src" && touch "$work/fetch/src/lib.rs"
     printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n' \
@@ -46,7 +46,7 @@ fetch() {
         xargs dirname
 }
 
-# apply NAME FILE CRATE...: copies the source with other devices, and adds the crates that they need.
+# apply NAME FILE CRATE...: copies the source, replaces the devices, and adds the crates that the new ones need.
 apply() {
     local tree=$work/source/$1 file=$2
     shift 2
@@ -54,7 +54,7 @@ apply() {
     patch --quiet -d "$tree" -p1 < "$here/$program/port.patch"
     place "$here/$program" "$tree" "$file"
     printf '\n[workspace]\n' >> "$tree/Cargo.toml"
-    # Each crate is one argument, in which colons separate the arguments of `cargo add`.
+    # Each crate is one word, in which colons separate the arguments for `cargo add`.
     for crate in "$@"; do (cd "$tree" && IFS=: && cargo add --quiet $crate); done
 }
 
@@ -77,7 +77,7 @@ compile() {
         "${patched[@]}"
 }
 
-# build NAME: builds a program in the directory of that name, and makes it a contender.
+# build NAME: builds a program in the directory of that name and adds it to the contenders.
 build() {
     RUSTFLAGS='--cap-lints allow' compile "$1" 2> "$work/$1.log" ||
         { tail -n 20 "$work/$1.log"; skip "$1 cannot be built"; }
@@ -85,7 +85,7 @@ build() {
         >> "$contenders"
 }
 
-# Prints the lines of the port: the lines of the patch, of the new files, and of the files that they replace.
+# Prints how many lines the port has: lines in the patch, in the new files, and in the files that they replace.
 count_lines() {
     local patch=$here/$program/port.patch blank='^ *\(//.*\)\?$'
     printf '%s: the patch adds %d lines and removes %d; the new files have %d lines (%d without comments)' "$program" \
@@ -97,7 +97,7 @@ count_lines() {
             grep -cv "$blank")"
 }
 
-# Builds the original and its ports. A program's port.sh replaces this function, or functions that it calls.
+# Builds the original and its ports. A program's port.sh may replace this function or the functions that it calls.
 build_all() {
     command -v patch > "$work/found" || skip "patch is not installed"
     source=$(fetch) && [ -d "$source" ] || skip "$library $version cannot be fetched"

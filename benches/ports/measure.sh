@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures two endpoints of each program, in alternating runs, between two network namespaces. compare.sh runs this
-# script in new namespaces. The file `$contenders` has a line for each program: name, path, arguments, and the function
-# that starts an endpoint. A round measures one TCP connection in both directions, 100 connections, and pings without
-# other traffic.
+# Measures each program in alternating runs, with one endpoint in each of two network namespaces. compare.sh runs this
+# script in new namespaces. The file `$contenders` has one line per program: its name, path and arguments, and the
+# function that starts an endpoint. A round measures one TCP connection in both directions, 100 connections, and pings
+# without other traffic.
 set -euo pipefail
-# Control sockets and namespace names belong to this mount namespace.
+# This mount namespace has a private /run for control sockets and namespace names.
 mount -t tmpfs none /run
 mkdir -p /run/wireguard /run/netns
 scratch=$(mktemp -d)
@@ -28,7 +28,7 @@ key() {
     tail -c 32 "$1" | od -An -v -tx1 | tr -d ' \n'
 }
 
-# userspace_api SIDE OTHER ADDRESS ENDPOINT: starts an endpoint of WireGuard, and configures it as `wg` would.
+# userspace_api SIDE OTHER ADDRESS ENDPOINT: starts a WireGuard endpoint and configures it the way `wg` would.
 userspace_api() {
     local side=$1 other=$2
     # shellcheck disable=SC2086 # Words of a command line.
@@ -45,7 +45,7 @@ userspace_api() {
     ip -n "$side" link set "vpn-$side" mtu 1420 up
 }
 
-# overlay SIDE OTHER ADDRESS ENDPOINT: starts a node of mycelium, which derives its address from its key.
+# overlay SIDE OTHER ADDRESS ENDPOINT: starts a mycelium node, which derives its address from its key.
 overlay() {
     local side=$1 host=$4
     # shellcheck disable=SC2086 # Words of a command line.
@@ -93,7 +93,7 @@ stream() {
             .sum_sent.retransmits] | @tsv' "$scratch/result.json" >> "$scratch/rows"
 }
 
-# Waits until no connection of the last stream has data to send or is being closed.
+# Waits until no connection from the last stream has data left to send or is still closing.
 settle() {
     local side
     for side in left right; do

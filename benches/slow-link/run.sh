@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures one TCP stream from a TAP through `grosso bridge` to an interface behind a slow link, and the same stream
-# over an unshaped link at the same rate, paced by the sender. Needs root, or user namespaces, and the tools ip, tc,
+# over an unshaped link, paced by the sender to the same rate. Needs root or user namespaces, and the tools ip, tc,
 # ethtool, iperf3, jq and strace:
 #
 #   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
@@ -13,8 +13,9 @@
 # are sent through a socket (sendmmsg), and single packets through the transmit ring (sendto). ROOTLESS=1 runs
 # everything in a new user namespace.
 #
-# Prints one line per run, with the CPU seconds per GB of the path, measured by the scheduler without strace. Prints one
-# line for the shaped run under strace, with the number of sends, and how many of them returned EAGAIN and ENOBUFS.
+# Prints one line per run with the CPU seconds per GB that the path used, as counted by the scheduler without strace.
+# Then prints one line for the shaped run under strace: the number of sends, and how many of them returned EAGAIN and
+# ENOBUFS.
 set -eu
 if [ "${ROOTLESS:-}" = 1 ]; then
     ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"
@@ -34,7 +35,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# lay: creates three hosts. The path runs on host g and leads from the TAP of host b to host a.
+# lay: creates three hosts. The path runs on host g, from the TAP of host b to host a.
 lay() {
     clean
     for host in $a $b $g; do
@@ -70,7 +71,7 @@ shape() {
     ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst "$burst" limit "$limit"
 }
 
-# spent: prints the CPU nanoseconds of all threads of the path.
+# spent: prints the CPU time used by all threads of the path, in nanoseconds.
 spent() {
     cat /proc/"$path"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
@@ -85,7 +86,7 @@ stream() {
         { cat "$scratch/iperf3"; exit 1; }
 }
 
-# cost NAME [BITRATE]: prints the line of a run.
+# cost NAME [BITRATE]: prints the line for one run.
 cost() {
     before=$(received) cpu=$(spent)
     stream "$seconds" "${2:-}"
@@ -106,7 +107,7 @@ shape
 start strace -f -qq -e signal=none -e trace=sendto,sendmsg,sendmmsg,ppoll -o "$scratch/calls" \
     "$grosso" bridge tap:t0 w0 "$@"
 stream 3
-# strace ends with its program, and ignores signals.
+# strace ends when its program ends, and ignores signals.
 kill $(cat /proc/"$path"/task/"$path"/children)
 wait "$path" || true
 sends() {

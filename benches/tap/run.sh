@@ -1,15 +1,15 @@
 #!/bin/sh
-# Measures one TCP stream of single packets into a TAP, through `grosso bridge` and through a prototype in C, in
-# alternating runs. Needs root, and the tools ip, ethtool, iperf3, jq, nstat, taskset and cc:
+# Measures one TCP stream of single packets into a TAP, in alternating runs through `grosso bridge` and through a C
+# prototype. Needs root, and the tools ip, ethtool, iperf3, jq, nstat, taskset and cc:
 #
 #   benches/tap/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #
 # If liburing is installed, the prototype also runs with io_uring, with and without registered buffers.
 #
-# Environment: ROUNDS is the number of runs of each program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs of
-# the parts (default 0); REFERENCE is another build of Grosso, which is also measured in each round. The script prints
-# one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and retransmitted packets.
-# The last lines are the medians.
+# Environment: ROUNDS is the number of runs per program (default 5). SENDER, PATH_CPU and RECEIVER are the CPUs on which
+# the sender, the path and the receiver run (default 0). REFERENCE is another build of Grosso to measure in each round.
+# The script prints one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three together, and
+# retransmitted packets. The medians follow at the end.
 set -eu
 grosso=$1
 shift
@@ -26,7 +26,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# spent PROCESS: prints the CPU ticks of the process and its threads, including the kernel's work for them.
+# spent PROCESS: prints the CPU ticks used by a process and its threads, including the kernel's work for them.
 spent() {
     awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
@@ -39,7 +39,7 @@ again() {
     ip netns exec "$a" nstat -asz TcpRetransSegs | awk '/Retrans/ { print $2 }'
 }
 
-# one NAME COMMAND...: runs a path between veth w0 and TAP t0, and prints its line.
+# one NAME COMMAND...: runs a path between veth w0 and TAP t0 and prints the line for this run.
 one() {
     name=$1
     shift
@@ -77,7 +77,7 @@ one() {
     }'
 }
 
-# medians NAME: prints the medians of the lines of this program.
+# medians NAME: prints the medians of this program's lines.
 medians() {
     for column in 4 8; do
         grep "^$1 " "$scratch/runs" | awk -v column=$column '{ print $column }' | sort -n |

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the library for C: install.sh [--from FOLDER] PREFIX
+# Installs the C library: install.sh [--from FOLDER] PREFIX
 #
-# Without --from, the script first builds the library, with cargo only. It installs include/grosso.h, lib/libgrosso.so
-# and .a, and lib/pkgconfig/grosso.pc below PREFIX. If cargo-c is installed, `cargo cinstall -p grosso-capi` does the
-# same.
+# Without --from, the script first builds the library; this needs nothing but cargo. It installs include/grosso.h,
+# lib/libgrosso.so and .a, and lib/pkgconfig/grosso.pc under PREFIX. If cargo-c is installed, `cargo cinstall -p
+# grosso-capi` does the same.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 from=
@@ -18,7 +18,7 @@ if [ -z "$from" ]; then
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
-# pkg-config may run in any directory.
+# pkg-config may run in a different directory.
 prefix=$(cd "$prefix" && pwd)
 cp "$here/include/grosso.h" "$prefix/include/grosso.h"
 cp "$from/libgrosso_capi.a" "$prefix/lib/libgrosso.a"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Records the captures in this directory again, and writes them to the current directory. iperf3 runs between two hosts
-# in network namespaces that are connected by a veth pair. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap
-# and mergecap from Wireshark.
+# Records the captures in this directory again and writes them to the current directory. The traffic comes from iperf3
+# between two network namespaces that are connected by a veth pair. Needs root, iproute2, ethtool, tcpdump, iperf3, and
+# editcap and mergecap from Wireshark.
 set -euo pipefail
 
 clean_up() {
@@ -39,10 +39,10 @@ done
 on b iperf3 -s -D
 sleep 1
 
-# On the sender, whose offloads are on, tcpdump receives the frames before the device segments them.
+# The sender's offloads are on, so tcpdump sees the frames before the device segments them.
 take host a 34 tcp -c 192.0.2.2 -n 2M
 
-# On the receiver, whose offloads are all off, tcpdump receives the packets of the wire.
+# The receiver's offloads are all off, so tcpdump sees the packets as they are on the wire.
 for host in a b; do
     for device in $host v$host; do
         on $host ethtool -K $device tso off gso off gro off tx off rx off > /dev/null
@@ -52,7 +52,7 @@ take iperf3 b 250 tcp -c 192.0.2.2 -n 4M -P 2
 take ipv6 b 130 "ip6 and tcp" -c 2001:db8::2 -n 2M
 take vxlan b 130 "udp port 4789" -c 198.51.100.2 -n 2M
 
-# Datagrams longer than the MTU. The last fragment of the last datagram is missing.
+# Datagrams longer than the MTU. The last fragment of the last datagram is left out.
 fragments="udp port 5201 or ip[6:2] & 0x1fff != 0 or ip6 proto 44"
 take four b 8 "$fragments" -u -c 192.0.2.2 -l 4000 -n 40000
 take six b 7 "$fragments" -u -c 2001:db8::2 -l 3000 -n 40000

@@ -7,13 +7,13 @@ features='["device"]'
 binary=boringtun-cli
 arguments="--foreground --disable-drop-privileges --threads $threads"
 replaced=(src/device/tun_linux.rs)
-# Each contender: name, files, and the crates that they need.
+# For each contender: its name, its files, and the crates that they need.
 others=(
     "port grosso --path:$PWD/crates/grosso-tun"
     "tun-rs quinn tun-rs@=2.8.16:--no-default-features quinn-udp@0.5:--no-default-features"
 )
 
-# place FROM TREE FILES: copies the device and the socket into the source.
+# place FROM TREE FILES: copies the device and the socket into the source tree.
 place() {
     local tun=tun_grosso.rs
     [ "$3" = grosso ] || tun=tun_rs.rs
@@ -21,7 +21,7 @@ place() {
     cp "$1/$tun" "$1/udp_$3.rs" "$2/src/device/"
 }
 
-# own_tests MANIFEST: runs boringtun's tests, including ignored tests that need nothing but a device.
+# own_tests MANIFEST: runs boringtun's tests, including ignored ones that need nothing but a device.
 own_tests() {
     cargo test --quiet --manifest-path "$1" --features device,mock-instant --lib
     cargo test --quiet --manifest-path "$1" --features device --lib -- --ignored \

@@ -7,10 +7,10 @@ features='["device", "tun"]'
 binary=gotatun
 arguments="--foreground --disable-drop-privileges"
 replaced=(src/tun/tun_async_device.rs src/udp/socket/linux.rs)
-# Each contender: name, files, and the crates that they need.
+# For each contender: its name, its files, and the crates that they need.
 others=("port grosso --path:$PWD/crates/grosso-tun:--features:tokio")
 
-# place FROM TREE FILES: copies the device and the socket into the source.
+# place FROM TREE FILES: copies the device and the socket into the source tree.
 place() {
     cp "$1/tun_$3.rs" "$2/src/tun/"
     cp "$1/udp_$3.rs" "$2/src/udp/socket/"
@@ -18,6 +18,6 @@ place() {
 
 # own_tests MANIFEST: runs gotatun's tests.
 own_tests() {
-    # The release profile reuses the cryptography that is already compiled.
+    # The release profile reuses the cryptography crates that are already compiled.
     cargo test --quiet --release --manifest-path "$1" --features device,tun --lib
 }

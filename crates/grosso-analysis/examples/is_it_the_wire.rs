@@ -1,5 +1,4 @@
-//! Scans a directory and reports for each capture whether it shows packets as they were on the wire, with the evidence
-//! if it does not.
+//! Reports, for each capture in a directory, whether it was taken on the wire, with the evidence if it was not.
 
 use std::{collections::BTreeSet, env};
 

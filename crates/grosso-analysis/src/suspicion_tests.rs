@@ -1,4 +1,4 @@
-//! Tests of tunnel hints. Some datagrams contain a tunnel, and others must not be mistaken for one.
+//! Tests tunnel hints on datagrams that carry a tunnel, and on datagrams that must not be mistaken for one.
 
 use grosso_testkit::{
     Packet,
@@ -25,7 +25,7 @@ fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
 }
 
-/// Returns every type of tunnel: its name for `--port`, its headers, and whether it carries Ethernet frames.
+/// Returns one tunnel of each type: its name for `--port`, its headers, and whether it carries Ethernet frames.
 fn tunnels() -> [(&'static str, Packet, bool); 6] {
     [
         ("vxlan=8472", outer().vxlan(|v| v.vni(42)), true),
@@ -90,7 +90,7 @@ fn b10_tunnel_hints_cover_datagrams_with_several_packets_and_segments_with_a_len
             None,
             "{words}: the second packet has no tunnel header"
         );
-        // GSO_PARTIAL: the headers are those of a single segment.
+        // As with GSO_PARTIAL, the headers are those of the first segment.
         let segment = inside().ipv4(ipv4).tcp(tcp).payload_len(1000).build();
         let superframe = [payload(&segment), &[9; 20_000]].concat();
         let tunnel = tunnel_at(&superframe, PORT).unwrap();
@@ -132,13 +132,13 @@ fn b10_what_does_not_fit_is_not_suspected() {
         wrong[at] ^= 1;
         assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
     }
-    // A tunnel on its assigned port does not need a hint.
+    // A tunnel on its assigned port is recognized without a hint.
     for port in [0, 4789, 4790, 6081, 6080, 4500] {
         assert_eq!(tunnel_at(fitting, port), None);
     }
 }
 
-/// Checks payloads of other protocols, including some that start like a tunnel.
+/// Checks payloads from other protocols, some of which begin like a tunnel header.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);
@@ -165,7 +165,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// Generates byte strings that start like tunnel headers.
+/// Generates bytes that look like the start of a tunnel header.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],

@@ -1,8 +1,8 @@
-//! Runs the example for the crate's main type on the captures in the repository.
+//! Runs the example for the crate's main type on the repository's captures.
 
 use std::{env, path::PathBuf, process::Command};
 
-/// Returns the path of an example, which `cargo test` builds next to the tests.
+/// Returns the path of an example program, which `cargo test` builds in the directory next to the tests.
 fn example(name: &str) -> PathBuf {
     let test = env::current_exe().unwrap();
     test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)

@@ -1,6 +1,6 @@
-//! Tests of the causes that slow down a transfer, using generated transfers with a known fault.
+//! Tests that the analysis finds what slowed a transfer. Each transfer is built with a known fault.
 //!
-//! The thresholds were tuned with seeds below 1000, so these tests use other seeds.
+//! The thresholds were tuned on seeds below 1000; these tests use other seeds.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 20] {
     ]
 }
 
-/// Encodes a classic pcap with timestamps in nanoseconds.
+/// Encodes frames as a classic pcap file with nanosecond timestamps.
 fn pcap(frames: &Capture) -> Vec<u8> {
     let mut file = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     for word in [0x0004_0002, 0, 0, 1 << 18, 1_u32] {
@@ -90,7 +90,7 @@ fn pcap(frames: &Capture) -> Vec<u8> {
     file
 }
 
-/// Returns the causes that slow down TCP in a capture.
+/// Returns what slows TCP down in a capture.
 fn slowdowns(frames: &Capture) -> Slowdowns {
     conclude(frames, Connections::default())
 }
@@ -139,8 +139,8 @@ fn first(slowdowns: &Slowdowns) -> Option<Cause> {
     slowdowns.causes.first().map(|slow| slow.finding.cause)
 }
 
-/// Tests faults with these seeds. Returns how often the right cause came first, the number of captures, and a table of
-/// the reported causes.
+/// Runs the analysis on every fault for these seeds. Returns how often the right cause was named first, the number of
+/// captures, and a table of the named causes.
 fn judge_faults(seeds: std::ops::Range<u64>) -> (usize, usize, String) {
     let (mut right, mut all) = (0, 0);
     let mut table: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
@@ -205,8 +205,8 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(9000..9100);
 }
 
-/// Tests that small segments without a reply are not blamed on the path. Every path passes segments of the default MSS,
-/// so the peer must have another reason not to reply.
+/// Tests that small segments without a reply are not attributed to the path: every path passes segments of the default
+/// MSS, so the peer must have another reason for not replying.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {
@@ -235,7 +235,7 @@ fn connections_beyond_the_limit_are_judged_before_they_leave() {
     assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
 }
 
-/// Returns a packet of the flow that uses this port.
+/// Returns a packet of the flow with this source port.
 fn data(port: u16, sequence: u32, len: usize) -> (u64, Vec<u8>) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, 0, 1]));
     let packet = packet.tcp(|tcp| tcp.source_port(port).sequence(sequence));
@@ -264,7 +264,7 @@ fn a_row_has_the_figures_of_its_flow() {
     let captured = transfer(Fault::Loss(16), 1001);
     let at_sender = &flows(&captured.at_sender, FlowOrder::Bytes, 1).rows[0];
     let at_receiver = &flows(&captured.at_receiver, FlowOrder::Bytes, 1).rows[0];
-    // Every packet that was sent and did not arrive was lost between the two capture points.
+    // The difference is the number of packets lost between the two capture points.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
     assert_eq!(at_sender.lost_after, Some(lost));
@@ -327,7 +327,7 @@ fn the_largest_flow_stays_in_the_table_after_its_connection_left() {
     assert!(table.rows[0].flow.starts_with("10.1.0.3:"), "{}", table.rows[0].flow);
 }
 
-/// Returns a capture in which `flows` flows take turns sending one packet, 1 us apart.
+/// Returns a capture in which `flows` flows take turns sending one packet each, 1 us apart.
 fn in_turn(flows: u16) -> Capture {
     let number = |index: u32| (index % u32::from(flows), index / u32::from(flows));
     let frames = (0..300 * u32::from(flows)).map(|index| {
@@ -405,7 +405,7 @@ fn one_short_round_trip_hides_no_small_window() {
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
 
-/// Without a handshake, only timestamp echoes show how quickly the peer answers, and an echo after a pause includes the
+/// Without a handshake, only timestamp echoes show how long a reply takes, and an echo after a pause includes the
 /// pause.
 #[test]
 fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
@@ -425,7 +425,7 @@ fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
     }
 }
 
-/// A retransmission after lost acknowledgments looks like a lost packet if the report about it was lost too.
+/// After lost acknowledgments, a retransmission looks like a lost packet if the D-SACK report for it was lost as well.
 #[test]
 fn lost_reports_of_retransmissions_are_no_loss() {
     for seed in [3005, 4004, 4010] {
@@ -435,7 +435,7 @@ fn lost_reports_of_retransmissions_are_no_loss() {
     }
 }
 
-/// Receivers acknowledge every second full segment, and a tiny segment is a small fraction of one.
+/// Receivers acknowledge every second full segment. A tiny segment is only a small part of a full one.
 #[test]
 fn tiny_segments_are_no_stretched_acknowledgments() {
     let mut judged = 0;
@@ -448,7 +448,7 @@ fn tiny_segments_are_no_stretched_acknowledgments() {
             }
             judged += 1;
             let mut acks = 0;
-            // Keep one acknowledgment per 28 tiny packets.
+            // Keep one acknowledgment for 28 tiny packets.
             frames.retain(|(_, frame)| {
                 let is_ack = frame[54..56] == 5201_u16.to_be_bytes() && frame[54 + 13] == 16;
                 acks += usize::from(is_ack);
@@ -463,7 +463,7 @@ fn tiny_segments_are_no_stretched_acknowledgments() {
     assert!(judged >= 8, "{judged}");
 }
 
-/// Tests that fields of a damaged packet are ignored, because they are not what the sender wrote.
+/// The fields of a damaged packet are not what its sender wrote.
 #[test]
 fn a_damaged_acknowledgment_reports_nothing() {
     let mut frames = transfer(Fault::Loss(16), 1001).at_sender;
@@ -471,7 +471,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
         let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
         frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
     });
-    // Changes the right edge of the first SACK block, which makes it look like a report of duplicate data.
+    // Changes the right edge of the first SACK block, so that the block looks like a report of duplicate data.
     let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
     let right = frame.len() - 4;
     frame[right] ^= 0x80;

@@ -1,4 +1,4 @@
-//! The binary interface matches the recorded one: exported symbols, and the layouts of shared types.
+//! Tests that the binary interface matches the recorded one: the exported symbols and the layouts of shared types.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -91,7 +91,7 @@ fn the_library_exports_these_symbols_and_no_others() {
     assert_eq!(exported, recorded);
 }
 
-/// The C compiler lays out the header's structures as recorded.
+/// Tests that the C compiler lays out the header's structures as recorded.
 #[test]
 fn c_lays_out_the_structures_alike() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

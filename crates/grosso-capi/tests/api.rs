@@ -1,4 +1,4 @@
-//! The functions of the header, called as C calls them.
+//! Tests the functions declared in the header, called the way C code calls them.
 #![cfg(unix)]
 
 use core::{
@@ -12,12 +12,12 @@ use grosso_testkit::{
     oracle::{Link, is_right},
 };
 
-/// Record of the callbacks' arguments.
+/// Arguments that the callbacks received.
 #[derive(Default)]
 struct Seen {
     frames: Vec<(Vec<u8>, Vnet, usize)>,
     released: Vec<usize>,
-    /// A handle for the callback to misuse, and the result.
+    /// Handle that the callback misuses; the results go into `misuse`.
     handle: Option<*const Coalescer>,
     misuse: Vec<i32>,
 }
@@ -39,9 +39,9 @@ unsafe extern "C" fn take(
     // SAFETY: the header promises a virtio header.
     seen.frames.push((bytes.copied().collect(), unsafe { *vnet }, count));
     if let Some(handle) = seen.handle {
-        // SAFETY: the handle is valid; the test checks the error for a handle in use.
+        // SAFETY: the handle is valid; the call must report that the handle is in use.
         seen.misuse.push(unsafe { grosso_coalescer_end(handle, 0) });
-        // SAFETY: the handle is valid; the test checks the error for a handle in use.
+        // SAFETY: the handle is valid; the call must report that the handle is in use.
         seen.misuse.push(unsafe { grosso_coalescer_free(handle.cast_mut()) });
     }
 }
@@ -80,12 +80,12 @@ fn coalescer(options: &Options) -> *mut Coalescer {
 
 fn push(handle: *const Coalescer, packet: &[u8], user: usize) -> i32 {
     let (bytes, user) = (packet.as_ptr().cast(), user as *mut c_void);
-    // SAFETY: the handle is valid, and the packets of a test outlive it.
+    // SAFETY: the handle is valid, and the packets outlive it.
     unsafe { grosso_coalescer_push(handle, bytes, packet.len(), ptr::null(), user, 0) }
 }
 
 fn finish(handle: *mut Coalescer) {
-    // SAFETY: the handle is valid, and is not in use elsewhere.
+    // SAFETY: the handle is valid, and nothing else uses it.
     assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
     // SAFETY: the handle is valid, and is not used afterwards.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
@@ -167,7 +167,7 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
     assert!(*frame == partial);
 }
 
-/// A virtio header cannot describe this superframe, so its packets are delivered separately.
+/// A virtio header cannot describe this superframe, so its packets are delivered one by one.
 #[test]
 fn a_superframe_with_an_unverified_checksum_is_segmented() {
     let mut seen = Seen::default();
@@ -282,24 +282,25 @@ fn wrong_options_make_no_handle_and_have_a_text() {
         Options { reserved: 1, ..right },
         Options { take: None, ..right },
     ] {
-        // SAFETY: sizes beyond the structure are refused before anything is read; the rest of the structure is valid.
+        // SAFETY: a size larger than the structure is rejected before anything is read; the rest of the structure is
+        // valid.
         let result = unsafe { grosso_coalescer_new(&raw const wrong, &raw mut handle) };
         assert_eq!((result, handle.is_null()), (GROSSO_ERROR_ARGUMENT, true));
     }
-    // SAFETY: null is refused.
+    // SAFETY: null is rejected.
     assert_eq!(unsafe { grosso_coalescer_new(ptr::null(), &raw mut handle) }, -1);
-    // SAFETY: null is refused.
+    // SAFETY: null is rejected.
     assert_eq!(unsafe { grosso_coalescer_end(ptr::null(), 0) }, -1);
     // SAFETY: null is allowed.
     assert_eq!(unsafe { grosso_coalescer_free(ptr::null_mut()) }, 0);
     for code in -9..2 {
-        // SAFETY: the function promises a text that lives forever.
+        // SAFETY: the function returns a string that is never freed.
         let text = unsafe { CStr::from_ptr(grosso_error_text(code)) }.to_str().unwrap();
         assert_eq!(text == "no error", code >= 0, "{code}");
     }
 }
 
-/// Tests options of a later version: fields unknown to this version must be zero.
+/// Tests options from a later version: fields that this version does not know must be zero.
 #[test]
 fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
     #[repr(C)]
@@ -314,7 +315,7 @@ fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
         // SAFETY: the pointer points to as many bytes as `size` states.
         let result = unsafe { grosso_coalescer_new((&raw const later).cast(), &raw mut handle) };
         assert_eq!(result, expected);
-        // SAFETY: the handle is null or alive.
+        // SAFETY: the handle is null or valid.
         assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
     }
 }
@@ -323,7 +324,7 @@ fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
 fn fragments_become_a_datagram() {
     let mut whole =
         Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1200).build();
-    // The frame has no DF, and the header's checksum is adjusted.
+    // Clears DF and adjusts the header checksum.
     whole[20] &= !0x40;
     set_header_checksum(&mut whole);
     let fragment = |from: usize, to: usize, more: bool| {
@@ -355,7 +356,7 @@ fn fragments_become_a_datagram() {
     assert_eq!((frame, vnet.gso_type), (&whole, 0));
 }
 
-/// Sets the checksum of the IPv4 header after an Ethernet header, as computed by the library.
+/// Uses the library to compute the checksum of the IPv4 header that follows an Ethernet header, and stores it there.
 fn set_header_checksum(frame: &mut [u8]) {
     frame[24..26].fill(0);
     // SAFETY: the slice has a complete header.

@@ -1,4 +1,4 @@
-//! The C interface: its contract and its behavior.
+//! Tests the contract and the behavior of the C interface.
 
 mod abi;
 mod api;

@@ -1,10 +1,10 @@
-//! The C header matches the sources.
+//! Tests that the C header matches the sources.
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{fs, path::Path};
 
-/// Sources with declarations for the header, in its order.
+/// Source files whose declarations are in the header, in the header's order.
 const SOURCES: &[&str] = &["error", "types", "coalescer", "reassembler", "packet"];
 
 #[test]

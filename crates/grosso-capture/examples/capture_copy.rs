@@ -1,6 +1,7 @@
-//! Skeleton of a capture command: reads entries, writes them to the output, and reports damage.
+//! A skeleton for commands that process captures: it reads entries, writes them to the output, and reports damage.
 //!
-//! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` stands for a pipe.
+//! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` stands for standard input or
+//! output.
 
 #![allow(clippy::disallowed_methods, reason = "an example for other programs")]
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes every entry before the damage, then returns the damage.
+/// Writes every entry before the damaged one, then returns the error.
 fn copy(input: &Path, output: &Path) -> Result<(), CaptureError> {
     let mut reader = CaptureReader::open(input)?;
     let mut writer = CaptureWriter::create(output, WriterOptions::like(&reader))?;

@@ -1,7 +1,7 @@
-//! Throughput of reading, copying and writing captures on this machine.
+//! Measures how fast captures are read, copied and written on this machine.
 //!
-//! `cargo run --release -p grosso-capture --example capture_throughput [MEGABYTES]` writes temporary
-//! files of that size (512 by default), and reads them back from the page cache.
+//! `cargo run --release -p grosso-capture --example capture_throughput [MEGABYTES]` writes temporary files of that size
+//! (512 by default) and reads them back from the page cache.
 
 #![allow(clippy::disallowed_methods, reason = "an example for other programs")]
 
@@ -13,7 +13,7 @@ use grosso_capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta, WriterOptions,
 };
 
-/// Number of runs. The fastest run is shown, because other load can only slow a run down.
+/// Number of runs. Only the fastest one is shown, because background load can only slow a run down.
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {

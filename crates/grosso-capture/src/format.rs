@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn ticks_of_known_units_are_nanoseconds() {
-        // Each tick count is 1.5 seconds in its unit.
+        // Each tick count is 1.5 seconds in the unit that the byte encodes.
         for (byte, ticks) in
             [(0, 1), (3, 1500), (6, 1_500_000), (9, 1_500_000_000), (12, 1_500_000_000_000)]
         {

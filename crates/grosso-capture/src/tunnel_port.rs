@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(TunnelPort::on(0, &Ports::NONE), None);
     }
 
-    /// Existing files contain these numbers.
+    /// Existing files contain these numbers, so they must not change.
     #[test]
     fn the_number_of_a_tunnel_in_files_never_changes() {
         let first = |tunnel: TunnelPort| tunnel.to_entry().to_be_bytes()[0];

@@ -285,7 +285,7 @@ const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 mod tests {
     use super::*;
 
-    /// Returns a frame with this descriptor, these fields, and one raw block.
+    /// Returns a frame with this descriptor, these header fields, and one raw block.
     fn frame(descriptor: u8, fields: &[u8], content: &[u8]) -> Vec<u8> {
         let block = ((content.len() as u32) << 3 | 1).to_le_bytes();
         [MAGIC, &[descriptor], fields, &block[..3], content].concat()
@@ -333,7 +333,7 @@ mod tests {
         let needs = DEFAULT_MAX_WINDOW_SIZE;
         let expected = NoWindowMemory { needs, used: WINDOWS_BYTES_MAX };
         assert_eq!(error.downcast::<NoWindowMemory>().unwrap(), expected);
-        // A reader at the end of its file has released its window.
+        // The first reader has reached the end of its file and has released its window.
         assert_eq!(decompressed(&mut readers[0]).unwrap(), b"ntent");
         assert_eq!(decompressed(&mut ZstdReader::new(&longest[..])).unwrap(), b"content");
         drop(readers);

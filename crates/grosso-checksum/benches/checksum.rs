@@ -1,4 +1,4 @@
-//! Throughput of each backend, and of the public functions, which select a backend.
+//! Measures the throughput of each backend, and of the public functions, which select a backend.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use grosso_checksum::{Backend, Sum, copy, copy_with, of_with};
 
-/// Lengths in bytes of a header, the longest header, small packets, Ethernet payloads and packets, a jumbo packet, and
-/// a superframe.
+/// Lengths in bytes: a header, the longest header, small packets, Ethernet payloads and packets, a jumbo packet, and a
+/// superframe.
 const LENGTHS: [usize; 8] = [20, 64, 128, 576, 1448, 1500, 9000, 65536];
 
 fn sum(criterion: &mut Criterion) {

@@ -1,4 +1,4 @@
-//! Tests that sums can be combined in the same way as the bytes that they cover.
+//! Tests that checksums of parts combine to the checksum of the whole.
 
 use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{noise, rfc_1071};
 
-/// Words near the values at which a carry or a sign may be wrong.
+/// Words around the values at which a carry or sign bug would show.
 const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
 
 #[test]
@@ -57,7 +57,7 @@ fn a_sum_prints_as_its_fold() {
     assert_eq!(format!("{:?}", Sum::from_u32(0xffff_0001)), "Sum(0x0001)");
 }
 
-/// The example of RFC 1624 section 4, for which equation 2 and RFC 1141 give 0xffff.
+/// The example in RFC 1624 section 4, for which equation 2 and RFC 1141 give 0xffff.
 #[test]
 fn rfc_1624_example_gives_zero() {
     assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
@@ -68,7 +68,7 @@ fn update_is_summing_again_at_every_position() {
     for offset in (0..60).step_by(2) {
         for checksum in EDGES {
             for old in EDGES {
-                // Another word is chosen so that the data has this checksum.
+                // Choose another word so that the data has this checksum.
                 let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
                 let balance = (offset + 2) % 60;
@@ -99,7 +99,7 @@ fn one_more_is_an_update_by_one_for_every_checksum() {
                 "{checksum:#x} {old:#x}"
             );
         }
-        // The identification of an IPv4 header wraps from 0xffff to 0.
+        // The ID in an IPv4 header wraps from 0xffff to 0.
         assert_eq!(update(checksum, 0xffff, 0), checksum);
     }
 }
@@ -163,7 +163,7 @@ proptest! {
         );
         let tail_in_place = if head.len() % 2 == 1 { expected.at_odd_offset() } else { expected };
         let mut head_again = whole.subtract(tail_in_place);
-        // A difference of zero is -0, but a head that is empty or all zeros sums to +0.
+        // A difference of zero is -0, but an empty or all-zero head sums to +0.
         if Sum::of(&head) == Sum::ZERO {
             prop_assert!(head_again.is_valid());
             head_again = Sum::ZERO;

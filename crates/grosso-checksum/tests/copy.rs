@@ -1,17 +1,18 @@
-//! Tests that copying writes exactly the bytes of the source and returns their sum.
+//! Tests that a copy writes exactly the source bytes and returns their sum.
 
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;
 
 use crate::common::{noise, rfc_1071};
 
-/// Margin in bytes on both sides of a destination, to detect writes outside it. It is longer than a vector.
+/// Guard bytes on each side of a destination, to detect out-of-bounds writes. The margin is longer than a vector
+/// register.
 const MARGIN: usize = 96;
 
-/// A function with the signature of [`copy`], with its name.
+/// A function with the same signature as [`copy`], with its name.
 type Entry = (String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>);
 
-/// Returns the public function and every backend of this CPU.
+/// Returns the public function and every backend that this CPU supports.
 fn entries() -> Vec<Entry> {
     let mut entries: Vec<Entry> = vec![("public".into(), Box::new(copy))];
     for backend in Backend::available() {

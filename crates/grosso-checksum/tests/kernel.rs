@@ -1,5 +1,5 @@
-//! The Linux kernel's tests of its checksum functions (`checksum_kunit.c`, rules K100 to K104), and published headers.
-//! The expected values of K100 come from the loop in RFC 1071.
+//! Repeats the Linux kernel's tests of its checksum functions (`checksum_kunit.c`, rules K100 to K104), and checks
+//! published headers. The expected values for K100 come from the loop in RFC 1071.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
@@ -16,8 +16,8 @@ for_every_backend! {
 const OFFSETS: usize = 576;
 const LENGTHS: usize = 512;
 
-/// Returns the kernel's `csum_fold(csum_partial(bytes, start))` on a little-endian CPU: the start value is four bytes
-/// in memory order, and the result is a word loaded without a swap.
+/// Returns what the kernel's `csum_fold(csum_partial(bytes, start))` returns on a little-endian CPU: the start value is
+/// four bytes in memory order, and the result is a word loaded without a byte swap.
 fn kernel_fold(sum: Sum, start: u32) -> u16 {
     (Sum::from_u32(start.swap_bytes()) + sum).checksum().swap_bytes()
 }
@@ -99,7 +99,7 @@ fn k104_header_of_5_to_14_words(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// The header in Wikipedia's worked example ("Internet checksum").
+/// The header from Wikipedia's worked example ("Internet checksum").
 #[test]
 fn k104_published_ipv4_header() {
     let header = [
@@ -110,7 +110,7 @@ fn k104_published_ipv4_header() {
     assert_eq!(rfc_1071(&header), 0xb861);
 }
 
-/// The oracle sums the pseudo-header as bytes, as drawn in RFC 9293 section 3.1.
+/// The expected sum adds the pseudo-header's bytes in the order shown in RFC 9293 section 3.1.
 #[test]
 fn k104_pseudo_header_of_ipv4() {
     for seed in 0..500 {
@@ -126,7 +126,7 @@ fn k104_pseudo_header_of_ipv4() {
     }
 }
 
-/// The oracle sums the pseudo-header as bytes, as drawn in RFC 8200 section 8.1.
+/// The expected sum adds the pseudo-header's bytes in the order shown in RFC 8200 section 8.1.
 #[test]
 fn k104_pseudo_header_of_ipv6() {
     for seed in 0..500 {
@@ -142,7 +142,7 @@ fn k104_pseudo_header_of_ipv6() {
     }
 }
 
-/// A length of more than 16 bits counts as its two words.
+/// A length of more than 16 bits is added as two words.
 #[test]
 fn k104_pseudo_header_of_a_superframe() {
     let (source, destination) = ([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -1,4 +1,5 @@
-//! Observation of checksums. This is a separate test binary, because an observer is called by all threads of a process.
+//! Tests the checksum observer. This is a separate test binary because the observer is called from every thread of the
+//! process.
 
 use std::sync::{
     Mutex,
@@ -31,7 +32,7 @@ fn an_observer_sees_every_long_block_and_changes_no_sum() {
     assert_eq!(target[..1448], block[..1448]);
     assert_eq!(backend(), chosen);
     let _ = Sum::of(&block[..100]);
-    // A header is not a long block.
+    // A header is too short to be observed.
     let _ = Sum::of(&block[..40]);
     assert_eq!(*SEEN.lock().unwrap(), [5000, 1448, 1448, 100]);
 

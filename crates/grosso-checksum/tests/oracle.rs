@@ -72,7 +72,7 @@ fn beyond_the_range_of_32_bit_accumulators(of: fn(&[u8]) -> Sum) {
     assert_eq!(of(&bytes).checksum(), rfc_1071(&bytes));
 }
 
-/// Sums words so large that any two of them overflow 64 bits, and one word that reveals a lost carry.
+/// Sums words so large that any two of them overflow 64 bits, and one word that makes a lost carry visible.
 fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     for word in [u64::MAX, u64::MAX - 1, 1 << 63, 0xffff_ffff, 0xffff_ffff << 32] {
         for count in 1..200 {
@@ -82,7 +82,7 @@ fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// Checks the oracle itself against published values.
+/// Checks the oracle itself against published checksums.
 #[test]
 fn published_values() {
     // RFC 1071 section 3.

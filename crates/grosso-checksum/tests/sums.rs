@@ -1,4 +1,4 @@
-//! Tests of sums and copies with every backend.
+//! Tests sums and copies with every backend.
 
 #[macro_use]
 mod common;

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the text and the rule for a change to the given IPv4 and TCP fields.
+    /// Returns the text of a change to IPv4 and TCP fields, and the rule that it violates.
     fn of(ttl: u8, id: u16, tcp: fn(Tcp) -> Tcp) -> (String, Option<&'static str>) {
         let packet = |ttl, id, tcp: fn(Tcp) -> Tcp| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.ttl(ttl).id(id));

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::vectors::vectors;
 
-    /// Returns nearly valid records: frames from a vector, merged or not, with arbitrary headers and a few changed
+    /// Returns nearly valid records: frames from a vector, merged or not, with arbitrary headers and a few corrupted
     /// bytes.
     fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
         let mut records = Vec::new();

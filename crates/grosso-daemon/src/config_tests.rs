@@ -1,4 +1,4 @@
-// Longer than 600 lines: tables of correct and wrong files, one row per message.
+// Longer than 600 lines: the tables of valid and invalid configurations have one row per message.
 
 use grosso::features::Features;
 use grosso_io::live::Opening;
@@ -7,12 +7,12 @@ use grosso_wire::virtio::Form;
 use super::*;
 use crate::port::Device;
 
-/// Parses a configuration textas if its directory were empty.
+/// Parses a configuration as if its file were in `/`.
 fn parse(text: &str) -> Result<Config, Wrong> {
     Config::parse(text, Path::new("/"))
 }
 
-/// Returns the error message that the user sees for a configuration text.
+/// Parses an invalid configuration and returns the error that the user sees.
 fn wrong(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
@@ -108,7 +108,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
             format!("5:1: packets for {name}:192.0.2.9 would also be received by path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
-    // The kernel assigns each source port to only one socket.
+    // The kernel lets only one socket use a given source port.
     let fou = |sport, dport| {
         format!("{ipip}, encap = \"fou\", encap-sport = {sport}, encap-dport = {dport}")
     };
@@ -120,8 +120,8 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
 }
 
-/// Tests that every socket of every queue needs its own source port; one of them may be the port that all queues
-/// receive on.
+/// Tests that every socket of every queue needs a separate source port. One of these ports may be the port at which all
+/// queues receive.
 #[test]
 fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
     let path = |queues: u8, lines: &str| {
@@ -296,7 +296,7 @@ fn with(stage: &str) -> String {
     format!("[[path]]\nleft = {{ port = \"eth1\", {stage} }}\nright = \"tap:t\"\n")
 }
 
-/// Keys that ESP requires.
+/// Keys that are required for ESP.
 const ESP: &str =
     "spi-in = 0x101, spi-out = 0x102, key-file = \"edge.key\", sequence-file = \"edge.seq\"";
 
@@ -380,7 +380,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
     assert!(wrong(&queues).contains("eth1: esp requires queues = 1"));
 }
 
-/// Returns a path between two tables.
+/// Returns a path whose left and right ports are these tables.
 fn between(left: &str, right: &str) -> String {
     format!("[[path]]\nleft = {{ {left} }}\nright = {{ {right} }}\n")
 }
@@ -515,7 +515,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     assert!(read(&one).unwrap_err().contains("chmod 600"));
 }
 
-/// Returns a path from a TUN device to a tunnel whose table has these lines.
+/// Returns a path from a TUN device to a tunnel whose table contains these lines.
 fn to_tunnel(device: &str, lines: &str) -> String {
     format!("[[path]]\nname = \"t\"\nleft = \"{device}\"\n\n[path.right.tunnel]\n{lines}\n")
 }

@@ -147,7 +147,7 @@ mod tests {
         let failure = || refused("bridge", "opening e0", "net_raw", &error);
         let none = with_all_needs(failure(), || Needs::of(&["net_raw"]));
         assert_eq!(none.message, "bridge: opening e0 needs CAP_NET_RAW");
-        // The test may have some of the capabilities; these are not reported as missing.
+        // The test process may already have some of the capabilities; those are not reported as missing.
         let needed = ["bpf", "net_admin", "net_raw", "sys_admin"];
         let held = capabilities();
         let others: Vec<_> =

@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a list of entries, each with a tag, a permission and a number.
+    /// Encodes ACL entries, each with a tag, permissions and an ID.
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for (tag, permitted, id) in entries {
@@ -86,7 +86,7 @@ mod tests {
     const GROUP: u16 = 4;
     const OTHER: u16 = 0x20;
 
-    /// Returns the list that systemd sets on a user's credential.
+    /// Returns the ACL that systemd sets on a user's credential.
     fn credential(user: u32) -> Vec<u8> {
         let ends = [(GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)];
         list(&[[(OWNER, 4, NOBODY), (USER, 4, user)].as_slice(), &ends].concat())

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn queues_share_few_source_ports() {
-        // All queues receive on the last of these ports.
+        // All queues receive at the last of these ports.
         let words = "vxlan id 1 local 127.77.1.1 remote 127.77.1.2 srcport 4774 4789 noprobe";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let description = describe("run", &words).unwrap();

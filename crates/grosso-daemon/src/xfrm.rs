@@ -389,7 +389,7 @@ const ALGORITHM: &str = "rfc4106(gcm(aes))";
 mod tests {
     use super::*;
 
-    /// Output of iproute2 6.1 for two associations on Linux 6.1.
+    /// Output of iproute2 6.1 for two security associations on Linux 6.1.
     const PRINTED: &str = "\
 src 10.9.0.1 dst 10.9.0.2
 \tproto esp spi 0x00001001 reqid 0 mode transport
@@ -409,7 +409,7 @@ src 10.9.0.2 dst 10.9.0.1
         pair(text, "10.9.0.2".parse().unwrap(), None, false)
     }
 
-    /// Returns lines of `ip xfrm state add` for both directions, each with additional options.
+    /// Returns an `ip xfrm state add` line for each direction, with additional options.
     fn given(outbound: &str, inbound: &str) -> String {
         let line = |(from, to): (&str, &str), spi: u32, digit: &str, more: &str| {
             let key = digit.repeat(40);
@@ -429,7 +429,7 @@ src 10.9.0.2 dst 10.9.0.1
         let keys = "in 0x000102030405060708090a0b0c0d0e0fdeadbeef\n\
                     out 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef\n";
         assert_eq!(*made.keys, keys);
-        // The peer has the same associations in opposite roles.
+        // The peer uses the same associations, with the directions swapped.
         let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None, false).unwrap();
         assert!(other.table.starts_with("spi-in = 0x1002\nspi-out = 0x1001\n"));
     }
@@ -520,7 +520,7 @@ src 10.9.0.2 dst 10.9.0.1
         assert!(pair(&two, "10.9.0.2".parse().unwrap(), there, false).is_ok());
     }
 
-    /// Tests the commands of one host in source R2 (`docs/sources.md`), which use one key for both directions.
+    /// Tests the commands for one host in source R2 (`docs/sources.md`), which use one key for both directions.
     #[test]
     fn the_commands_of_the_source_are_converted_as_they_were_typed() {
         let mut text = String::new();
@@ -543,10 +543,10 @@ src 10.9.0.2 dst 10.9.0.1
         let table = "spi-in = 0x1000\nspi-out = 0x1001\nicv-bits = 96\nreplay-window = 0\n\
                      sel = { src = [\"fc00:2::1\"], dst = [\"fc00:1::1\"] }\nshared-key = true\n";
         assert_eq!((made.table.as_str(), made.policies), (table, 2));
-        // The SPI distinguishes the directions, so two SPIs are needed if both directions have the same key.
+        // If both directions have the same key, only the SPI tells them apart, so two SPIs are needed.
         let one = pair(&text.replace("0x1001", "0x1000"), here(), None, true).err().unwrap();
         assert!(one.contains("shared-key = true needs different"), "{one}");
-        // Two different keys are kept, although one key would be accepted.
+        // The two keys differ, so both are kept, even though a single key would be accepted.
         let two = pair(PRINTED, "10.9.0.2".parse().unwrap(), None, true).unwrap();
         assert!(!two.table.contains("shared-key"), "{}", two.table);
         let deleted = format!("ip xfrm policy deleteall\n{PRINTED}");

@@ -164,7 +164,7 @@ mod tests {
 
     const MAX: usize = 70_000;
 
-    /// Encodes the frames as a byte stream.
+    /// Encodes these frames as a byte stream.
     fn stream(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for frame in frames {
@@ -174,8 +174,7 @@ mod tests {
         bytes
     }
 
-    /// Parses a stream that arrives in pieces, and returns its frames. `sizes` contains the sizes of the pieces and is
-    /// repeated as needed.
+    /// Decodes a stream that arrives in pieces and returns its frames. The sizes of the pieces cycle through `sizes`.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

@@ -337,7 +337,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns a run with this number of datagrams per second.
+    /// Returns a run with these datagrams per second and this longest silence.
     fn run(arrived: u64, silence_seconds: f64) -> FragmentRun {
         let mut run = FragmentRun::of(Duration::from_secs(1), 2930, arrived);
         run.silence_seconds = silence_seconds;
@@ -347,7 +347,7 @@ mod tests {
         run
     }
 
-    /// Returns made-up results in which the coalescing receiver gets datagrams, and the queuing receiver gets none.
+    /// Returns made-up results in which the coalescing receiver gets datagrams and the queuing receiver gets none.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

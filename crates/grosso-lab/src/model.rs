@@ -323,7 +323,7 @@ mod tests {
         let mut sender = sender();
         sender.time_out();
         assert_eq!((sender.next, sender.slow_start_threshold), (SEGMENT, 5 * 1000));
-        // Only the first segment was lost: the data after it is acknowledged without being retransmitted.
+        // Only the first segment was lost, so the data after it is acknowledged without another retransmission.
         acknowledge(&mut sender, 10 * SEGMENT);
         assert_eq!((sender.unacknowledged, sender.flight()), (10 * SEGMENT, 3 * 1000));
         assert_eq!(sender.retransmits, 0);

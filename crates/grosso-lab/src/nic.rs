@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Receives at most `max` packets from the NIC, and returns those that it delivers.
+    /// Polls the NIC for at most `max` packets and returns those that it delivers.
     fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<PortBuffer> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();

@@ -250,7 +250,7 @@ mod tests {
         statistics::Spread,
     };
 
-    /// Returns made-up results: 10 Gb/s with coalescing, and less without it.
+    /// Returns made-up results: 10 Gb/s with coalescing and less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -283,7 +283,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns an experiment's verdicts if its rows have these figures in gigabytes per CPU-second.
+    /// Returns an experiment's verdicts when its rows have these figures, in gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
@@ -295,7 +295,7 @@ mod tests {
         })
     }
 
-    /// Returns an experiment's verdicts on these runs. No two runs in a row should be equal.
+    /// Returns an experiment's verdicts on these runs. Consecutive runs should differ.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
-        // In these experiments, the first row is measured without coalescing or without repair.
+        // In these experiments, the first row is measured without coalescing or repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
             let experiment = experiment.unwrap();
             let [over, under] = [

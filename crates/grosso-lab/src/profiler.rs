@@ -406,13 +406,13 @@ mod tests {
         let spent = profiler.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
-        // The thread was off the CPU for longer than it waited, so the remainder is subtracted from the longest piece
-        // of work.
+        // The thread was off the CPU for longer than it waited, so the excess is subtracted from the longest piece of
+        // work.
         turn(&long).publish(&profiler, 500);
         let more = profiler.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
-        // Time that is not accounted for is reported and does not count toward any part.
+        // Unexplained time is reported separately and does not count toward any part.
         let before = profiler.spent();
         turn(&[(Part::Loop, 10)]).publish(&profiler, 100);
         assert_eq!(profiler.spent().since(&before).unexplained_ns(), 90);
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(profiler.spent().unexplained_ns(), 90);
     }
 
-    /// Computes the sum of a block, which takes a few microseconds.
+    /// Sums a block, which takes a few microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

@@ -533,8 +533,8 @@ mod tests {
         }
     }
 
-    /// Returns the measurement that is kept, and the number of measurements, if these are the timeouts of successive
-    /// measurements.
+    /// Runs measurements that have these timeouts, one after the other. Returns the measurement that is kept and the
+    /// number of measurements.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
         let once = || {

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn conversions_become_a_time_and_the_rest_stays() {
-        // Noon in the middle of a year is in the same year in every time zone.
+        // Noon in the middle of the year falls in the same year in every time zone.
         let text = |format: &str| {
             String::from_utf8(local_text(format.as_bytes(), 1_700_000_000).unwrap()).unwrap()
         };

@@ -146,7 +146,7 @@ mod tests {
         }
         let names = ["listens", "held"].map(name);
         let [listens, bound] = names.each_ref().map(|name| address(name));
-        // The credentials date from when the socket began to listen.
+        // The credentials are recorded when the socket starts to listen.
         let held = thread::spawn(move || {
             let (user, group) = (Uid::from_raw(12_345), Gid::from_raw(12_345));
             set_thread_res_gid(group, group, group).unwrap();

@@ -249,7 +249,7 @@ mod tests {
         let zeros = std::fs::File::open("/dev/zero").unwrap();
         let read = |bytes: usize| {
             let start = mapping.start.as_ptr().cast();
-            // SAFETY: the kernel writes into the mapping, or fails where the guard begins.
+            // SAFETY: the kernel writes into the mapping, or fails where the guard page begins.
             unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&zeros), start, bytes) }
         };
         assert_eq!(read(mapping.bytes()), mapping.bytes() as isize);

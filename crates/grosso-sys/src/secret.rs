@@ -53,7 +53,7 @@ mod tests {
         drawn.sort_unstable();
         drawn.dedup();
         assert_eq!(drawn.len(), 1000);
-        // Each bit is set in some numbers and clear in others, except with a probability of 2^-993.
+        // Each bit is set in some numbers and clear in others. The probability that this fails is 2^-993.
         let some = drawn.iter().fold(0, |bits, number| bits | number);
         let all = drawn.iter().fold(u64::MAX, |bits, number| bits & number);
         assert_eq!((some, all), (u64::MAX, 0));

@@ -53,7 +53,7 @@ mod tests {
         set_pacing_max(&near, rate).unwrap();
         let mut told = 0_u64;
         let mut length = size_of::<u64>() as libc::socklen_t;
-        // SAFETY: both numbers live until the call returns, and the second is the length of the first.
+        // SAFETY: both numbers are valid until the call returns, and the second is the size of the first.
         let result = unsafe {
             libc::getsockopt(
                 near.as_raw_fd(),

@@ -469,7 +469,7 @@ mod tests {
                 println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
                 assert_eq!(sent.unwrap(), 1);
             }
-            // If the kernel does not refuse the descriptors, they stay in the process's descriptor table only briefly.
+            // If the kernel accepts the descriptors, they stay in the process's descriptor table only briefly.
             let far = if kind == UnixKind::Stream { listener.accept().unwrap() } else { listener };
             near.send(&[IoSlice::new(b"y")]).unwrap();
             let mut bytes = [0; 4];

@@ -1,4 +1,5 @@
-//! Race between root, who binds a socket, and the user who owns its directory. Each form of the race runs many times.
+//! Tests a race between root, who binds a socket, and the user who owns the socket's directory. Each form of the race
+//! runs many times.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -20,11 +21,11 @@ use rustix::{
 
 /// The user who owns the directory.
 const ALICE: u32 = 12_345;
-/// Number of socket starts in each form of the race.
+/// Number of times that each form of the race starts the socket.
 const STARTS: u32 = 1000;
-/// Number of links on the path to the socket, fewer than the kernel follows.
+/// Number of links on the path to the socket; the kernel would follow more.
 const LINKS: u32 = 30;
-/// Number of directories that each link leads through.
+/// Number of directories on the path of each link.
 const DEPTH: usize = 60;
 
 struct Home {
@@ -56,7 +57,7 @@ impl Home {
         fs::metadata(self.victim()).unwrap().permissions().mode() & 0o7777
     }
 
-    /// Creates a maze: each link leads through many directories to the next one, so that a lookup takes a long time.
+    /// Creates a maze of links that makes path lookups slow: each link leads through many directories to the next link.
     fn maze(&self) -> PathBuf {
         let deep: PathBuf = (0..DEPTH).map(|_| "d").collect();
         let up: PathBuf = (0..DEPTH).map(|_| "..").collect();
@@ -79,27 +80,27 @@ impl Drop for Home {
     }
 }
 
-/// Changes the user of the calling thread to alice.
+/// Changes the user ID of the calling thread to alice's.
 fn become_alice() {
     let (user, group) = (Uid::from_raw(ALICE), Gid::from_raw(ALICE));
     set_thread_res_gid(group, group, group).unwrap();
     set_thread_res_uid(user, user, user).unwrap();
 }
 
-/// State of a race. The numbers count the socket's starts.
+/// State of a race. The numbers say which start of the socket is meant.
 #[derive(Default)]
 struct Attack {
-    /// The socket start that is in progress.
+    /// Start that is in progress.
     start: AtomicU32,
-    /// The socket start for which the attacker is waiting.
+    /// Start that the attacker is waiting for.
     ready: AtomicU32,
-    /// The socket start during which the attacker last replaced the socket.
+    /// Start during which the attacker last replaced the socket.
     struck: AtomicU32,
     over: AtomicBool,
 }
 
 impl Attack {
-    /// Replaces every new socket with a link to the victim. Returns the number of sockets replaced.
+    /// Replaces every new socket with a link to the victim. Returns how many sockets it replaced.
     fn run(&self, directory: &Path, victim: &Path) -> u32 {
         become_alice();
         let (name, moved) = (directory.join("s"), directory.join("moved"));
@@ -138,7 +139,7 @@ fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
         let attacker = scope.spawn(|| attack.run(&home.directory(), &home.victim()));
         let binder = scope.spawn(|| {
             if !knows_file {
-                // Without this capability the kernel does not report the file that a socket was bound to.
+                // Without this capability, the kernel does not report which file a socket is bound to.
                 let mut sets = capabilities(None).unwrap();
                 sets.effective.remove(CapabilitySet::NET_ADMIN);
                 set_capabilities(None, sets).unwrap();
@@ -166,7 +167,7 @@ fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
         replaced
     });
     println!("{kind:?}, maze {through_maze}: {replaced} of {STARTS} sockets were replaced");
-    // No socket is bound through the maze, because alice owns its links.
+    // No socket is bound through the maze, because alice owns the links in it.
     assert_eq!(replaced == 0, through_maze);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the confinement of threads by the kernel.
+//! Tests that the kernel confines threads to their roles.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -21,7 +21,7 @@ use grosso_sys::{
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 
-/// Returns whether system calls can be filtered here, and prints a note if not.
+/// Returns whether the kernel can filter system calls here, and prints a note if it cannot.
 fn can_filter() -> bool {
     if !is_supported() {
         println!("skipped: this machine has no filters of system calls");
@@ -29,7 +29,7 @@ fn can_filter() -> bool {
     is_supported()
 }
 
-/// Runs `work` in a thread that has entered a role.
+/// Runs `work` on a thread confined to `role`.
 fn confined<T: Send + 'static>(role: Role, work: impl FnOnce() -> T + Send + 'static) -> T {
     let confined = move || {
         enter(role).unwrap();
@@ -59,7 +59,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     const DAC_OVERRIDE: u64 = 1 << 1;
     let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let own = |role| -> ThreadState {
-        // The other roles must not read the state, so another thread reads it.
+        // The other roles must not be able to read the state, so another thread reads it.
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = thread::spawn(move || {
@@ -155,8 +155,7 @@ fn landlock_takes_what_a_role_never_needs() {
     let folder = env::temp_dir().join(format!("grosso-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let inside = folder.clone();
-    // The system call filter permits `unlinkat`, because the role removes sockets, so only Landlock can refuse the
-    // call.
+    // The system call filter allows `unlinkat`, because the role removes sockets. Only Landlock can reject this call.
     let work =
         move || enter(Role::Opener).unwrap().then(|| unlinkat(CWD, &inside, AtFlags::REMOVEDIR));
     let removed = thread::spawn(work).join().unwrap();
@@ -187,7 +186,7 @@ fn a_thread_that_opens_files_makes_them_in_its_directories_and_nowhere_else() {
     }
 }
 
-/// Returns whether Landlock supports scopes, as Linux does since 6.12.
+/// Returns whether Landlock supports scopes, which Linux has had since 6.12.
 fn has_scopes() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
@@ -212,7 +211,7 @@ fn abstract_sockets_of_others_are_reachable_only_for_openers() {
         };
         let (has_landlock, connected) = thread::spawn(connect).join().unwrap();
         match role {
-            // A configuration reload checks which other programs use the same keys.
+            // On a configuration reload, this role checks which other programs use the same keys.
             Role::Opener => connected.unwrap(),
             _ if has_landlock && has_scopes() => {
                 assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
@@ -222,10 +221,10 @@ fn abstract_sockets_of_others_are_reachable_only_for_openers() {
     }
 }
 
-/// ID of the first process of the system, which is not this process.
+/// Process ID of init, which is a different process from this one.
 const INIT: u32 = 1;
 
-/// Returns the result of sending signal 0 to the first thread of a process.
+/// Sends signal 0 to the main thread of a process and returns the result.
 fn signal(process: u32) -> i64 {
     // SAFETY: signal 0 changes nothing, regardless of the process.
     unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) }
@@ -246,7 +245,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
         return;
     }
     for role in ROLES {
-        // The work needs more memory than the allocator takes from its heap.
+        // The allocation is too large for the allocator's heap.
         let sum = confined(role, || {
             let memory = vec![secret::random().unwrap(); 1 << 20];
             memory.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number >> 20))
@@ -255,14 +254,14 @@ fn memory_and_random_numbers_are_there_for_each_role() {
     }
 }
 
-/// Runs this program again for a test that terminates it.
+/// Runs this program again for a test that terminates its process.
 fn alone(wrong: &str) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "a_wrong_call_is_made", "--nocapture"]).env("WRONG_CALL", wrong);
     command.output().unwrap()
 }
 
-/// Makes the forbidden call that the environment variable names.
+/// Makes the forbidden call that is named in the environment variable.
 #[test]
 fn a_wrong_call_is_made() {
     let Ok(wrong) = env::var("WRONG_CALL") else { return };

@@ -1,5 +1,5 @@
-//! Operations that only a single-threaded process can do. The test harness starts threads, so this
-//! program has its own `main`, and starts itself once for each case.
+//! Tests operations that only a single-threaded process can perform. The test harness starts threads, so this program
+//! has its own `main` and runs itself once per case.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -28,7 +28,7 @@ mod linux {
     };
     use grosso_sys::tun::TunBuilder;
 
-    /// Environment variable with the name of the case.
+    /// Environment variable that names the test case.
     pub(super) const CASE: &str = "GROSSO_TEST_CASE";
 
     pub(super) fn run(case: &str) {
@@ -65,7 +65,8 @@ mod linux {
         }
     }
 
-    /// Checks that the limit is reported. It belongs to the user namespace, so it can be set to zero in a private one.
+    /// Checks that the limit is reported. The limit is per user namespace, so the test can set it to zero in a private
+    /// one.
     fn finds_out_the_limit() {
         fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
         let refusal = user_namespace_refusal().unwrap();

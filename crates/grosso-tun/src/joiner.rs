@@ -252,7 +252,7 @@ mod tests {
 
     use super::{Batch, Joiner, Trust};
 
-    /// Returns a packet of the IPv4 or IPv6 flow with source port `port`.
+    /// Returns an IPv4 or IPv6 packet of the flow with source port `port`.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match family {
@@ -262,7 +262,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets and returns copies of the resulting packets.
+    /// Merges packets and returns copies of the merged ones.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -301,7 +301,7 @@ mod tests {
         let (verify, trusted) = (Trust::Verify, Trust::Authenticated);
         for (family, trust) in [(4, verify), (4, trusted), (6, verify), (6, trusted)] {
             let mut joiner = Joiner::new(trust);
-            // The lengths are odd, so some payloads are summed at odd offsets.
+            // Odd lengths make sure that some payloads are summed at odd offsets.
             let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
             let chunks = stream.chunks(1001).enumerate();
             let mut packets: Batch =

@@ -1,4 +1,4 @@
-//! Tests that the running kernel applies the options of a device and of a socket.
+//! Tests that the running kernel applies the options of devices and sockets.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -30,12 +30,12 @@ fn a_device_is_opened_with_mtu_addresses_and_state() {
         .address("fd00::1".parse().unwrap(), 64)
         .persistence(Persistence::Persistent)
         .up();
-    // The device is opened twice: the second time everything is already configured.
+    // Open the device twice: the second time, everything is already configured.
     for _ in 0..2 {
         let tun: Tun = host.run(|| Tun::open("vpn%d", &options)).unwrap().unwrap();
         let interface = tun.interface();
         assert_eq!((tun.name(), interface.mtu().unwrap()), ("vpn0", 1420));
-        // Both addresses are usable immediately.
+        // Both addresses work immediately.
         for address in [IpAddr::V4(A), "fd00::1".parse().unwrap()] {
             host.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
         }
@@ -126,7 +126,7 @@ fn only_requested_offloads_are_missing() {
 fn without_receive_offloads_the_kernel_passes_packets_only() {
     let _watchdog = Watchdog::new();
     for receives in [Features::NONE, Features::ALL] {
-        // The options accept superframes, but the setting of the device takes precedence.
+        // The options accept superframes, but the device's setting takes precedence.
         let options = TunOptions::new().receives(receives).takes(Features::ALL);
         let Some((host, mut tun)) = host(A, &options) else { return };
         let socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new()));
@@ -177,7 +177,7 @@ fn one_frame_at_a_time_and_one_copy_into_contiguous_buffers() {
     for (packet, payload) in packets.iter().zip(payloads.iter().chain(&payloads)) {
         assert_eq!(packet[28..], payload[..]);
     }
-    // Each buffer is sent to another socket as one segmented message.
+    // Send each buffer to another socket as one segmented message.
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     for (buffer, stride) in &sealed {
@@ -273,7 +273,8 @@ fn adopted_and_connected_sockets_work() {
     udp.recv(|datagram| assert_eq!(datagram.payload, b"from the peer")).unwrap();
     let error = udp.connect("[::1]:9".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // No socket listens at this address any longer. The ICMP error for one datagram must not cause the loss of another.
+    // No socket is listening at this address any more. The ICMP error for one datagram must not cause another to be
+    // lost.
     let gone = peer.local_addr().unwrap();
     drop(peer);
     udp.send(&mut &[Datagram::new(b"lost in vain", gone)][..]).unwrap();
@@ -299,7 +300,7 @@ fn sockets_share_a_port_and_keep_to_a_device() {
     let error = bind(&UdpOptions::new(), one.local()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     let any = "0.0.0.0:0".parse().unwrap();
-    // No route leads to this address, but a socket bound to the device needs none.
+    // There is no route to this address, but a socket bound to the device does not need one.
     let nowhere = SocketAddr::new([192, 0, 2, 1].into(), 9);
     for (options, sent) in [(UdpOptions::new(), 0), (UdpOptions::new().device("tun0").mark(7), 1)] {
         let mut socket = bind(&options, any).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the device and the socket on the running kernel. The hosts are network namespaces, and this process carries
+//! Tests the device and the socket on the running kernel. The hosts are network namespaces, and this process forwards
 //! packets between them.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`); without either, they print `skipped:` and the reason.
@@ -37,21 +37,21 @@ use hosts::{A, B, batch, datagram, host, remove, set_up};
 /// Length of a stream in bytes: longer than the TCP windows, and not a multiple of the segment size.
 const STREAM_BYTES: usize = (8 << 20) + 77;
 
-/// Returns the number of packets that the kernel received from the device of a host; a superframe counts once.
+/// Returns how many packets the kernel received from a host's device; a superframe counts as one packet.
 fn received(host: &NetworkNamespace) -> u64 {
     let name = InterfaceName::new("tun0").unwrap();
     let link = host.run(|| Netlink::new()?.link(&name)).unwrap().unwrap();
     link.statistics.receive_packets
 }
 
-/// Number of packets that were carried to each of two hosts.
+/// Number of packets forwarded to each of two hosts.
 #[derive(Debug, Default)]
 struct Carried {
     to_a: u64,
     to_b: u64,
 }
 
-/// Carries packets between two devices until `stop` is set.
+/// Forwards packets between two devices until `stop` is set.
 fn carry(a: &mut Tun, b: &mut Tun, stop: &AtomicBool) -> Carried {
     let mut carried = Carried::default();
     while !stop.load(Ordering::Relaxed) {
@@ -156,7 +156,7 @@ fn a_reader_with_offloads_receives_superframes() {
     assert!(superframes > 50, "{superframes}");
 }
 
-/// Carries frames with their metadata, and returns the number of superframes.
+/// Forwards frames with their metadata, and returns how many of them were superframes.
 fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
     let mut superframes = 0;
     from.receiver
@@ -209,7 +209,7 @@ fn joined_packets_pass_a_device_that_has_no_offloads() {
     assert!(frames * 2 < carried, "{carried} packets were received as {frames} frames");
 }
 
-/// Carries packets to a device without offloads, merged by a `Joiner`.
+/// Merges packets with a `Joiner` and forwards them to a device without offloads.
 fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
     let mut packets = Batch::new();
     from.try_recv(|packet, _| packets.push_copy(packet)).unwrap();
@@ -321,7 +321,7 @@ fn datagrams_travel_many_a_message_with_their_marks() {
 fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
     let _watchdog = Watchdog::new();
     let Some((host, _tun)) = host(A, &TunOptions::new()) else { return };
-    // Datagrams longer than the MTU of the device cannot be segments of a message.
+    // Datagrams longer than the device's MTU cannot be segments of one message.
     let mut socket =
         host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new())).unwrap().unwrap();
     let to = SocketAddr::new(B.into(), 9);
@@ -337,7 +337,7 @@ fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
     let _watchdog = Watchdog::new();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
-    // The kernel sends no datagram to port 0.
+    // The kernel does not send datagrams to port 0.
     let nowhere = ["127.0.0.1:0"; 4];
     let destinations = nowhere.map(|address| address.parse().unwrap()).into_iter();
     let payload = &[7; 100];

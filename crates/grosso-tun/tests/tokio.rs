@@ -1,4 +1,4 @@
-//! Tests of the device and the socket in a tokio runtime, on the running kernel.
+//! Tests the device and the socket in a tokio runtime, on the running kernel.
 #![cfg(all(target_os = "linux", feature = "tokio"))]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -25,12 +25,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Polls a future once, drops it, and returns its result if it was ready.
+/// Polls a future once, then drops it. Returns its result if it was ready.
 async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
     cancelled_after(0, future, || ()).await
 }
 
-/// Polls a future until it is ready or has waited `waits` times, and drops it when it waits once more. Calls `resume`
+/// Polls a future until it is ready or has waited `waits` times; drops it if it has to wait once more. Calls `resume`
 /// at each wait, including the last one.
 async fn cancelled_after<T>(
     waits: usize,
@@ -99,7 +99,7 @@ fn tokio_waits_for_both() {
         let (len, _) = socket.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"in parts");
 
-        // The device has nothing to read yet, so the runtime has to wait. A canceled call has received nothing.
+        // The device has no packet yet, so the runtime has to wait. A canceled call has not received anything.
         let mut packets: Vec<Vec<u8>> = Vec::new();
         assert!(once(receiver.recv(|packet, _| packets.push(packet.to_vec()))).await.is_none());
         let room = Room::new(0, 0);
@@ -161,8 +161,8 @@ fn a_device_that_disappears_ends_every_wait() {
     }
 }
 
-/// Datagrams to an address that does not resolve wait in the kernel and count toward the socket's buffer, which is then
-/// full.
+/// Datagrams to an address that does not resolve wait in the kernel and count toward the socket's send buffer, which
+/// fills up.
 #[test]
 fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
     const DATAGRAMS: usize = 100;
@@ -178,7 +178,7 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         let mut device = AsyncTun::new(device).unwrap();
         let mut udp = AsyncUdp::new(socket.unwrap().unwrap()).unwrap();
         let mut rest = &list[..];
-        // The runtime first has to notice that the socket has room.
+        // The runtime must first notice that the socket is writable again.
         while rest.len() == DATAGRAMS {
             assert!(once(udp.sender.send(&mut rest)).await.is_none(), "the socket is full");
             let sent = udp.sender.inner().stats().sent;

@@ -429,13 +429,13 @@ mod tests {
 
     use super::{Memory, RegionPlace};
 
-    /// Length of a huge page on x86 and Arm.
+    /// Size of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Length of a PC's memory below the device address range; not a multiple of the huge page size.
+    /// Size of a PC's memory below the address range for devices; not a multiple of the huge page size.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Returns memory with two regions that share a file backed by huge pages. If no huge pages are available, prints a
-    /// message and returns `None`.
+    /// Maps two memory regions that share a file in huge pages. If no huge pages are available, prints a message and
+    /// returns `None`.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {
@@ -463,7 +463,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // The ranges include the boundary between the regions.
+        // The ranges span the boundary between the two regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

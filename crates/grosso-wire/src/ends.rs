@@ -323,8 +323,8 @@ mod tests {
     const FIRST: [u8; 16] = [3; 16];
     const LAST: [u8; 16] = [4; 16];
 
-    /// Returns an IPv6 header followed by the bytes `behind`, three bytes into the packet. The first header in `behind`
-    /// has the type `next`.
+    /// Returns an IPv6 header followed by the extension headers `behind`, the first of which has type `next`. The IPv6
+    /// header starts three bytes into the packet.
     fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
         let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
         let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
@@ -342,7 +342,7 @@ mod tests {
         [&[next, 2, 0, 1, 0, OPTION_HOME_ADDRESS, 16][..], &FIRST, &[0]].concat()
     }
 
-    /// Asserts that the pseudo-header has these addresses, by their offsets and by the sum.
+    /// Asserts the addresses in the pseudo-header, first by their offsets and then by their sum.
     fn assert_ends(next: u8, behind: &[&[u8]], source: [u8; 16], destination: [u8; 16]) {
         let (packet, ip) = packet(next, behind);
         let ends = Ends::of(&packet, &ip);
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
     }
 
-    /// Returns an IPv4 header with options, three bytes into the packet.
+    /// Returns a packet that consists of an IPv4 header with options, which starts at offset 3.
     fn packet_with_options(options: &[u8]) -> (Vec<u8>, Layer) {
         let header: Vec<u8> = (0..20).collect();
         let len = (20 + options.len()) as u16;
@@ -379,7 +379,7 @@ mod tests {
             (&route(137, 11, 8), [5, 6, 7, 8]),
             (&route(131, 7, 4), [1, 2, 3, 4]),
             (&[&[1, 1, 1, 1, 7, 3, 4, 1][..], &route(137, 11, 4)].concat(), [5, 6, 7, 8]),
-            // No hop remains, the option records the route, or its data is not a list of addresses.
+            // No hops remain, the option records the route, or its data is not a list of addresses.
             (&route(131, 11, 12), here),
             (&route(7, 11, 4), here),
             (&route(131, 10, 4), here),
@@ -391,7 +391,7 @@ mod tests {
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
             (&route(131, 0, 4), here),
-            // If there are two source routes, the first is used.
+            // The first of two source routes counts.
             (&[route(131, 11, 4), route(137, 7, 4)].concat(), [5, 6, 7, 8]),
         ];
         for (options, destination) in cases {
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Compares the sum with that of the first segment that Linux 6.18 sends to 10.9.0.77 via 10.9.0.2 and 10.9.0.7.
+    /// Uses the checksum of the first segment that Linux 6.18 sends to 10.9.0.77 via 10.9.0.2 and 10.9.0.7.
     #[test]
     fn the_sum_of_linux_is_that_for_the_last_stop() {
         let segment = [
@@ -426,15 +426,16 @@ mod tests {
     fn the_final_destination_is_where_the_type_of_routing_lists_it() {
         for (kind, destination) in [(0, LAST), (2, LAST), (4, FIRST), (3, DESTINATION)] {
             assert_ends(43, &[&routing(6, kind, 1)], SOURCE, destination);
-            // The packet has arrived at its destination.
+            // No hops remain, so the packet has reached its destination.
             assert_ends(43, &[&routing(6, kind, 0)], SOURCE, DESTINATION);
         }
-        // The list is empty, too short or incomplete.
+        // The address list is empty, too short or incomplete.
         for (kind, len) in [(0, 1), (2, 0), (2, 1), (4, 0), (4, 1)] {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
         }
-        // Half an address follows the last complete one. RFC 2460 section 4.4 requires nodes to discard this header.
+        // The last complete address is followed by half an address; RFC 2460 section 4.4 requires nodes to discard such
+        // a header.
         for kind in [0, 2] {
             let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
             assert_ends(43, &[&list], SOURCE, DESTINATION);
@@ -452,7 +453,7 @@ mod tests {
     fn a_home_address_option_has_the_source() {
         assert_ends(60, &[&home(6)], FIRST, DESTINATION);
         assert_ends(0, &[&[43, 0, 1, 4, 0, 0, 0, 0], &routing(60, 2, 1), &home(6)], FIRST, LAST);
-        // Neither hop-by-hop options nor a shorter option contain a home address.
+        // A home address is ignored in hop-by-hop options and in an option that is too short.
         assert_ends(0, &[&home(6)], SOURCE, DESTINATION);
         let mut short = home(6);
         short[6] = 15;

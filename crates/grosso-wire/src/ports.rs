@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(fou.on(4789), Some(UdpPayload::Protocol(4)));
         let vxlan = fou.with(Kind::Vxlan, 4789);
         assert_eq!((vxlan.fou(), vxlan.on(4789)), (None, Some(UdpPayload::Header(Kind::Vxlan))));
-        // Disabling one kind does not affect the others.
+        // Disabling one tunnel type does not affect the others.
         let none = vxlan.with(Kind::Gue, 0).with(Kind::Vxlan, 0);
         assert_eq!((none.on(4789), none.on(0)), (None, None));
         assert_eq!(none.port(Kind::Geneve), Ports::ASSIGNED.port(Kind::Geneve));

@@ -337,7 +337,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// Returns the header with every field set to zero that a shorter form lacks.
+    /// Returns the header with the fields that a shorter form does not contain set to zero.
     fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {

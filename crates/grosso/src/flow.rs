@@ -355,7 +355,7 @@ mod tests {
 
     use super::{BucketChoice, FlowHasher, Found, Keys, Table, TableShape, WAYS};
 
-    /// Returns frames that together contain every kind of header with laws.
+    /// Returns frames that together contain every type of header that has laws.
     fn frames() -> [Vec<u8>; 4] {
         [
             Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip).tcp(|t| t),
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(hasher.address_pair(&tcp, &as_tcp), hasher.address_pair(&tcp, &as_udp));
     }
 
-    /// Returns how often each value of the hash bits `bits` occurs among flows that differ in one field.
+    /// Returns how often each value of these hash bits occurs among flows that differ in one field.
     fn counts(seed: u64, field: core::ops::Range<usize>, bits: core::ops::Range<u32>) -> Vec<u32> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
         let mut frame = packet.payload_len(20).build();
@@ -466,8 +466,8 @@ mod tests {
         counts
     }
 
-    /// Checks that similar flows (consecutive ports of a client, consecutive addresses in a network) spread over the
-    /// buckets, and that flows in the same bucket differ in their tags.
+    /// Checks that neighboring flows (consecutive client ports, consecutive addresses in a network) spread over the
+    /// buckets, and that flows in one bucket differ in their tags.
     #[test]
     #[cfg_attr(miri, ignore = "four million hashes take Miri hours")]
     fn p21_neighbours_spread_over_buckets_and_tags() {
@@ -477,7 +477,7 @@ mod tests {
             ("source port", 34),
             ("destination port", 36),
         ];
-        // The bits that select a bucket with the default profile, and parts of the tag.
+        // The bits that select a bucket in the default profile, and parts of the tag.
         for bits in [0..10, 33..43, 44..54, 54..64] {
             for (name, field) in fields {
                 for seed in 0..SEEDS {
@@ -494,19 +494,19 @@ mod tests {
         }
     }
 
-    /// Number of flows that differ only in one field.
+    /// Number of flows that differ in only one field.
     const NEIGHBOURS: u32 = 1024;
 
     /// Number of seeds to test, starting at 0.
     const SEEDS: u64 = 256;
 
-    /// Upper bound for chi-square. A uniform distribution exceeds it in less than one of 10^12 trials. It lies eight
-    /// standard deviations above the expected value for 1023 degrees of freedom.
+    /// Upper bound for chi-square. A uniform distribution exceeds this bound less than once in 10^12 trials. It is
+    /// eight standard deviations above the expected value for 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// Tests addresses that could cancel the seed: IPv6 addresses in which two word differences are equal after the
-    /// hash's rotation, and IPv4 addresses equal to a public constant of the hash, which would make the product with
-    /// any port zero.
+    /// Tests addresses that could cancel the seed. In the IPv6 case, two addresses differ from the original in two
+    /// words, and the two differences are equal after the hash's rotation. In the IPv4 case, the addresses equal a
+    /// public constant in a hash, so that the product with any port would be zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

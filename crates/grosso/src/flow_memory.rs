@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Ten flows that share a set.
+        // Ten flows that belong to the same set.
         let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
         let flow = |i: u64| flows[i as usize];
         for i in 0..WAYS as u64 {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_flood_takes_no_more_memory() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Miri is several hundred times slower. This number of flows still fills the memory.
+        // Miri is several hundred times slower. This smaller number of flows is still enough to fill the memory.
         let flows = if cfg!(miri) { 6 * FLOWS_MAX as u64 } else { 1_000_000 };
         for flow in 0..flows {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());

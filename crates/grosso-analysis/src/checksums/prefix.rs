@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the superframe with these headers and the first packet's checksum.
+    /// Returns a superframe with these headers. Its checksum is the one from its first packet.
     fn merged(headers: Packet, size: usize, len: usize) -> Vec<u8> {
         let (mut whole, start, offset) = headers.payload_len(len).build_superframe();
         let description = Description { gso_size: size, ..Description::default() };
@@ -117,7 +117,7 @@ mod tests {
                 let ethernet = || headers.clone();
                 assert!(found(&merged(ethernet(), 1447, 4 * 1447 + 99)).contains(&1447));
                 assert!(found(&merged(ethernet(), 100, 500)).contains(&100));
-                // A short frame whose length is not a multiple of the size may be a single damaged packet.
+                // If the length is not a multiple of the segment size, a short frame may just be one damaged packet.
                 assert!(!found(&merged(ethernet(), 100, 499)).contains(&100));
             }
         }

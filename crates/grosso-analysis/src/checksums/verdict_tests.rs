@@ -87,12 +87,12 @@ fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
         let mut bytes = packet.build();
         let checksum = u16::from_be_bytes([bytes[60], bytes[61]]);
         put(&mut bytes, 58, len);
-        // The checksum matches the new length in the header.
+        // The checksum is updated to match the new length in the header.
         put(&mut bytes, 60, update(checksum, 17, len));
         let bad = [Verdict::Bad];
         assert_eq!(verdicts(&bytes) == bad, len != 0, "{len}");
         put(&mut bytes, 60, 0);
-        // A length of zero may indicate a jumbogram, whose end is unknown.
+        // A length of zero may mean a jumbogram, and then it is unknown where the datagram ends.
         assert_eq!(verdicts(&bytes), [if len == 0 { Verdict::ZeroUdp } else { Verdict::Bad }]);
     }
 }
@@ -148,7 +148,7 @@ fn oracle_seed(ip: &[u8], len: usize) -> Sum {
 }
 
 proptest! {
-    /// Compares the verdicts with those of the test kit's slow oracle, which has its own parser.
+    /// Compares the verdicts with the test kit's slow oracle, which has a packet parser of its own.
     #[test]
     fn verdicts_are_those_of_the_oracle(seed: u64, flips in any::<[u16; 4]>()) {
         for (index, mut packet) in Traffic::new(seed).take(12).enumerate() {
@@ -164,7 +164,7 @@ proptest! {
             if levels.prefix.is_some() {
                 continue;
             }
-            // The oracle does not check whether a missing checksum is allowed.
+            // The oracle does not check whether a checksum is allowed to be missing.
             let is_wrong = |level: &Level| {
                 let is_open = matches!(level.verdict, Verdict::Partial | Verdict::Bad);
                 is_open && level.why != Why::Missing
@@ -178,7 +178,7 @@ proptest! {
                 .iter()
                 .map(|verdict| (verdict.found.into(), verdict.state == oracle::State::Wrong))
                 .collect();
-            // The oracle accepts a remote checksum without checking its offsets.
+            // The oracle accepts remote checksum offload without checking the offsets.
             let lengths = oracle::Lengths::Declared;
             let remote = oracle::parse(&packet, Link::Ethernet, lengths).has_remote_checksum();
             let compared = expected.len() - usize::from(remote && !expected.is_empty());

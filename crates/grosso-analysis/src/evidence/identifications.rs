@@ -160,7 +160,7 @@ mod tests {
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
         assert_eq!(ids.size(&[], never), Some(Told { bytes: 1400, is_sure: true }));
-        // A range alone does not determine a size.
+        // The range of IP IDs alone is not enough to determine a segment size.
         let ids = of(&[(14001, 11), (28001, 21)]);
         assert_eq!(ids.size(&[Some(1390)], |_| true), Some(Told { bytes: 1390, is_sure: true }));
         assert_eq!(ids.size(&[], never), None);

@@ -1,4 +1,4 @@
-//! Tests of tables and reports, using a capture from the repository.
+//! Tests tables and reports on one of the repository's captures.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/iperf3.pcapng");
 
-/// Visitor that counts rows, up to a limit.
+/// Counter that stops after a number of rows.
 struct Count {
     opened: u32,
     rows: u64,
@@ -47,13 +47,13 @@ impl Visit<TrainRow<'_>> for Count {
 
     fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
-        // A reason is set for a packet that is never merged, and for one that did not merge into its train.
+        // `why` is set only for a packet that can never merge, and for one that did not merge with its train.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no_merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }
 }
 
-/// Creates a call. Each option has the form `name` or `name=value`.
+/// Builds a call of a command. Each option has the form `name` or `name=value`.
 fn call(command: &str, files: &[&str], options: &[&str]) -> Call {
     let options = options.iter().map(|option| match option.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),

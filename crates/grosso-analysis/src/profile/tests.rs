@@ -4,7 +4,7 @@ use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
-/// Returns the error message for an invalid profile.
+/// Parses an invalid profile and returns the error message.
 fn wrong(text: &str) -> String {
     parse(text, "mine".into()).unwrap_err().to_string()
 }

@@ -278,7 +278,7 @@ mod tests {
         for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
             assert!(Repair::parse(wrong).is_err(), "{wrong}");
         }
-        // Without a time, `holes` keeps the profile's hole time, which may be a range.
+        // Without a value, `holes` keeps the profile's hole time, which may be a range.
         let mut profile = Profile::linux();
         profile.reorder = Reorder::adaptive(1_000, 90_000);
         Repair::parse("holes").unwrap().apply(&mut profile);

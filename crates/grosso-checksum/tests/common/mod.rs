@@ -1,7 +1,7 @@
-//! The loop printed in RFC 1071 section 4.1, and test data for it.
+//! The checksum loop printed in RFC 1071 section 4.1, and test data.
 
-/// Returns the value of the checksum field. The function is a port of the C code, statement by statement, except that
-/// words are assembled as a big-endian CPU would load them.
+/// Returns the checksum that the C code in the RFC computes. It is ported statement by statement, except that words are
+/// loaded in big-endian order.
 pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     let mut sum: u64 = 0;
     let mut count = data.len();
@@ -20,7 +20,7 @@ pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Returns pseudo-random bytes, which are the same in every run (xorshift64*).
+/// Returns pseudo-random bytes that are the same in every run (xorshift64*).
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -34,8 +34,8 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs each listed test with the public function, and with a function for every backend. A backend that this CPU lacks
-/// is skipped with a message.
+/// Runs each listed test with the public function and with every backend. Prints a message for a backend that this CPU
+/// does not support, and skips it.
 #[macro_export]
 macro_rules! for_every_backend {
     ($($test:ident)*) => {
@@ -49,7 +49,7 @@ macro_rules! for_every_backend {
     };
 }
 
-/// The part of `for_every_backend` for one backend.
+/// Defines the tests for one backend; part of `for_every_backend`.
 #[macro_export]
 macro_rules! for_backend {
     ($module:ident $backend:ident: $($test:ident)*) => {

@@ -155,7 +155,7 @@ mod tests {
         let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
         let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
         for name in keyword_names() {
-            // If a keyword exists for one direction and for both, the help shows it as `[[i|o]NAME`.
+            // The help combines the keywords for one direction and for both, as `[[i|o]NAME`.
             let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
             let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);
             assert!(

@@ -1,4 +1,4 @@
-//! Tests of the complete command-line grammar.
+//! Tests the grammar of the whole command line.
 
 use clap::{CommandFactory, Parser};
 
@@ -9,7 +9,7 @@ fn grammar_is_sound() {
     Arguments::command().debug_assert();
 }
 
-/// Calls a function for a command and all of its subcommands.
+/// Calls a function for a command and for each of its subcommands.
 fn walk(command: &mut clap::Command, visit: &mut dyn FnMut(&mut clap::Command)) {
     visit(command);
     command.get_subcommands_mut().for_each(|inner| walk(inner, visit));
@@ -25,7 +25,7 @@ fn short_help_fits_on_a_screen() {
             let lines = help.lines().count();
             let about = format!("{} at {columns} columns", command.get_name());
             assert!(lines <= SCREEN_LINES, "{about}: {lines} lines:\n{help}");
-            // A word longer than the line cannot be broken, and usage lines are never broken.
+            // Usage lines are never broken, and neither is a word longer than a line.
             let is_usage = |line: &str| line.starts_with("Usage:") || line.contains(" grosso ");
             let sticks_out = |line: &&str| {
                 let is_one_word = !line.trim_start().contains(' ');
@@ -93,5 +93,5 @@ fn options_of_some_commands_are_no_options_of_others() {
     assert!(own("grosso explain a 3 --allow-truncated").reading.unwrap().allow_truncated);
 }
 
-/// Number of lines on a tall terminal.
+/// Number of lines on a tall terminal screen.
 const SCREEN_LINES: usize = 48;

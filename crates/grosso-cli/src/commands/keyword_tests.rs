@@ -1,4 +1,4 @@
-//! Tests that the library's keywords match the command-line options.
+//! Tests that the library's keywords match the command line's options.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn both_front_ends_have_the_same_options() {
         }
         let of_line = command.get_arguments().filter_map(|one| one.get_long());
         let of_line: BTreeSet<_> = of_line.filter(|one| !COMMAND_LINE_ONLY.contains(one)).collect();
-        // A hint lists all options of the command.
+        // The last option is unknown, so the hint in the error lists all options of the command.
         let table = ("parquet", name == "export");
         let needed = [("mtu", name == "fragment"), ("number", name == "explain"), table];
         let needed = needed.into_iter().filter(|(_, is_needed)| *is_needed);

@@ -12,6 +12,6 @@ mkdir "$folder/cgroup/$name"
     echo $BASHPID > "$folder/cgroup/$name/cgroup.procs"
     exec timeout -k 2 100 unshare -C -m -p -n -u -i --fork --kill-child bash "$folder/inner.sh" "$folder"
 )
-# The directory of the control group can be removed after its last process.
+# The directory of a control group can only be removed after its last process has ended.
 find "$folder/cgroup/$name" -depth -type d -exec rmdir {} + 2> /dev/null || true
 ' _ "$folder" "$name"

@@ -8,18 +8,18 @@ for wire in udp esp xdp; do
 done
 ip addr add 192.0.2.1/24 dev w-udp
 ip -n peer addr add 192.0.2.2/24 dev p-udp
-# The peer for UDP is the kernel's own tunnel; the peer for AF_XDP is the other end of the wire.
+# The peer for UDP is the kernel's own tunnel. The peer for AF_XDP is the other end of the veth pair.
 ip -n peer link add vx type vxlan id 42 local 192.0.2.2 remote 192.0.2.1 dstport 4789
 ip -n peer addr add 10.1.1.2/24 dev vx
 ip -n peer link set vx up
 ip -n peer addr add 10.1.2.2/24 dev p-xdp
-# The peer for ESP is another Grosso process, with the same keys in reverse. The wire has no addresses, and must not
-# answer ARP requests for addresses of other devices.
+# The peer for ESP is another Grosso process with the same keys, inbound and outbound swapped. The wire has no addresses
+# and must not answer ARP requests for the addresses of other devices.
 for host in "" "ip netns exec peer"; do
     $host sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore'
 done
 RUNTIME_DIRECTORY=/run/peer ip netns exec peer grosso run -c /etc/grosso/peer.toml > /tmp/peer 2>&1 &
-# AF_XDP cannot indicate that a checksum was left to the device.
+# AF_XDP cannot indicate that a checksum was left for the device to compute.
 ip netns exec peer ethtool -K p-xdp tx off > /dev/null
 
 state() {
@@ -61,9 +61,9 @@ for unit in udp esp xdp; do
     state "$unit" stopped
     journalctl -u "grosso@$unit" --no-pager -o cat | sed "s/^/$unit journal /"
 done
-# This unit lacks cpus.conf, without which threads cannot be bound to CPUs. The message must say so.
+# This unit has no cpus.conf, and without it threads cannot be bound to CPUs. The message must say so.
 systemctl start grosso@cpus
-# When systemd reports the exit of a program, the last output may not be in the journal yet.
+# When systemd reports that a program has exited, its last output may not have reached the journal.
 journalctl --sync
 journalctl -u grosso@cpus --no-pager -o cat | grep -q 'install cpus.conf' && echo "cpus hint yes"
 systemctl stop grosso@cpus

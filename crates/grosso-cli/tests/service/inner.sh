@@ -27,7 +27,7 @@ mount -t tmpfs tmpfs "$root/dev/shm"
 mkdir "$root/out"
 mount --bind "$folder/out" "$root/out"
 
-# Keeps only the units of the host that every boot needs.
+# Keeps only those host units that every boot needs.
 units=$root/usr/lib/systemd/system
 mkdir "$root/tmp/kept"
 for unit in basic sysinit shutdown multi-user network-pre sockets timers paths slices local-fs local-fs-pre swap \
@@ -60,7 +60,7 @@ cd "$root"
 mkdir old
 pivot_root . old
 umount -l old
-# As after every boot, the processes of a unit have separate mounts, for example for the unit's credentials.
+# As after every boot, each unit's processes have separate mounts, for example for the unit's credentials.
 mount --make-rshared /
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     /lib/systemd/systemd --unit=check.target --log-target=journal --show-status=no < /dev/null

@@ -1,5 +1,5 @@
-//! Tests counters, from counting packets to printing the result, and a server with well-behaved and misbehaving
-//! clients.
+//! Tests counters from the packets that they count to their printed form, and the server with well-behaved and
+//! misbehaving clients.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -40,7 +40,8 @@ use super::{
 };
 use crate::acceptor::CLIENTS_MAX;
 
-/// Returns a path from `eth0` to `tap0` after packets with every possible outcome have passed in one direction.
+/// Returns the counters of a path from `eth0` to `tap0` after packets with every possible outcome have passed in one
+/// direction.
 fn sample() -> PathReading {
     let takes = Features::SCATTER_GATHER
         | Features::CHECKSUM_GENERIC
@@ -67,7 +68,7 @@ fn sample() -> PathReading {
             .ipv4(move |ip| ip.id(i as u16))
             .tcp(move |t| t.sequence(i * 1000))
     };
-    // Trains end with the poll, at a gap, or at a change of the window; some packets are not part of a train.
+    // Trains end at the end of the poll, at a gap, or when the window changes. Some packets are not part of a train.
     (0..40).for_each(|i| send(tcp(i).payload_len(1000)));
     (60..70).for_each(|i| send(tcp(i).payload_len(1000)));
     let window = |i: u32| {
@@ -99,7 +100,7 @@ fn of<'a>(readings: &'a [DeviceReading], device: &str) -> &'a DeviceReading {
     readings.iter().find(|reading| reading.device == device).unwrap()
 }
 
-/// Returns the sum of the counters whose names start with `start`.
+/// Adds up the counters whose names start with `start`.
 fn sum(reading: &DeviceReading, start: &str) -> u64 {
     let counters = COUNTERS.iter().zip(reading.counters.in_order());
     let counters = counters.filter(|(counter, _)| counter.name.starts_with(start));
@@ -143,7 +144,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(value("rx_gro_packets_tcp6"), 1);
     assert_eq!(value("rx_gro_wire_packets_tcp6"), 5);
 
-    // Every train has one flush reason, and every packet outside a train has one reason too.
+    // Each train was flushed for exactly one reason, and so was each packet that was not in a train.
     let stats = path.queues[0].coalesced_to_right.as_ref().unwrap();
     let closed: u64 = stats.closed.iter().sum();
     assert!(closed > 3 && value("rx_gro_flush_tcp_sequence_ahead") > 0);
@@ -154,7 +155,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // A port's losses are counted only for its own device.
+    // A port's losses count only for its own device.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -211,7 +212,7 @@ fn assert_prometheus(page: &str) -> HashMap<String, f64> {
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
             assert!(helps.contains(name), "{line}");
-            // The lines of a metric are contiguous.
+            // All lines of a metric must be contiguous.
             assert!(closed.insert(name.to_owned()), "{line}");
             open = name.to_owned();
             continue;
@@ -251,7 +252,7 @@ fn the_page_for_prometheus_obeys_its_grammar() {
     let page = prometheus::page(&devices(&[sample(), second], false));
     let series = assert_prometheus(&page);
     let of = |id: &str| *series.get(id).unwrap_or_else(|| panic!("{id} in\n{page}"));
-    // Tunnels of two paths may have the same name.
+    // Tunnels on two different paths may have the same name.
     for path in ["edge", r#"other \"path\"\\\n"#] {
         let of = |name: &str, label: &str| {
             of(&format!("grosso_{name}{{device=\"eth0\",path=\"{path}\"{label}}}"))
@@ -306,7 +307,7 @@ fn the_document_lists_every_counter() {
     assert!(document == right, "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// Returns a service in its own directory, and the number of times that it has read the paths' counters.
+/// Starts a service in a new directory. Also returns the number of times that it has read the paths' counters.
 fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -354,7 +355,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // When the listener is dropped, the socket file remains.
+        // The socket file remains after the listener is dropped.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
@@ -449,7 +450,8 @@ fn metrics_are_served_where_there_is_no_socket_and_the_socket_where_there_are_no
     assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
 }
 
-/// Tests that each listener limits its own clients: stalled clients of one listener displace no client of the other.
+/// Tests that each listener has its own client limit: stalled clients of one listener do not push out a client of the
+/// other.
 #[test]
 fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     let (_folder, service, _) = service(FOREVER, true);
@@ -458,7 +460,7 @@ fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     for _ in 0..3 {
         let flood = |_| TcpStream::connect(service.metrics().unwrap()).unwrap();
         let _idle: Vec<TcpStream> = (0..CLIENTS_MAX).map(flood).collect();
-        // The server has accepted the flood by the time it sends this response.
+        // When the server sends this response, it has accepted all connections of the flood.
         assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
     }
     early.write_all(b"\"counters\"}\n").unwrap();

@@ -379,7 +379,7 @@ mod tests {
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
         let port = " encap gue encap-sport auto encap-dport 6080 encap-udp6-csum ";
         assert!(gue.text.contains(port), "{gue:?}");
-        // The kernel's default is 4, which makes its packets 8 bytes longer.
+        // The kernel's default is 4, which makes every packet 8 bytes longer.
         assert!(gue.text.contains(" encaplimit none "), "{gue:?}");
         assert!(gue.notes.is_empty(), "{gue:?}");
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));

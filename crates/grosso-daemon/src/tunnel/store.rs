@@ -161,7 +161,7 @@ const TUNNELS_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    /// Tests that a later namespace gets a different number, although the kernel reuses the inode number of a removed
+    /// Tests that a new namespace gets a different number even if the kernel reuses the inode number of a removed
     /// namespace.
     #[test]
     fn a_folder_has_the_number_that_no_later_network_gets() {

@@ -137,7 +137,7 @@ fn several_other_ends_have_a_table() {
     assert_eq!((forwarding.age_ns, forwarding.addresses_max), (Some(u64::MAX), 9));
     let silent = describe(&format!("{line} nolearning")).unwrap();
     assert_eq!(silent.forwarding.unwrap().age_ns, None);
-    // As printed by `ip -d link` for the defaults.
+    // The defaults are written as `ip -d link` prints them.
     let one = describe(&format!("vxlan id 1 {V4} learning ageing 300 maxaddr 7")).unwrap();
     assert_eq!(one.forwarding, None);
 }
@@ -275,12 +275,12 @@ fn what_is_not_understood_comes_with_what_was_meant() {
     }
 }
 
-/// Returns one of these words, or none.
+/// Generates one of these words or nothing.
 fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(words)
 }
 
-/// Returns lines of keywords that can be combined.
+/// Generates lines of keywords that may be used together.
 fn lines() -> impl Strategy<Value = String> {
     let outside = (
         some(&["", "ttl inherit", "ttl auto", "ttl 255 mtu-min 1400", "hoplimit 1 noprobe"]),

@@ -18,7 +18,7 @@ use crate::{
     port::{Port, Transmitted},
 };
 
-/// Sends numbered frames, one per microsecond, and returns the arrivals with their times.
+/// Sends numbered frames, one per microsecond, and returns what arrives, with arrival times.
 fn pass(impairment: Impairment, count: u32) -> (Vec<(u64, Vec<u8>)>, Impair<MemoryPort>) {
     let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100_000);
     let mut near = Impair::new(near, impairment);
@@ -98,7 +98,8 @@ fn every_fault_happens_as_often_as_it_should_and_is_counted() {
 fn delay_and_rate_add_up() {
     let (arrived, _) = pass("delay 10us".parse().unwrap(), 10);
     assert!(arrived.iter().enumerate().all(|(i, (at, _))| *at == (i as u64 + 10) * 1000));
-    // A frame of 100 bytes takes 8 us at 100 Mb/s, so the tenth frame ends 80 us after the start of the first.
+    // A frame of 100 bytes takes 8 us at 100 Mb/s, so the last byte of the tenth frame arrives 80 us after the first
+    // frame starts.
     let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
     assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
 }
@@ -126,7 +127,7 @@ fn a_full_wire_loses_what_comes_and_counts_it() {
     assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
 }
 
-/// Checks that corrupted bytes never arrive with a valid checksum, because a receiver could not detect the corruption.
+/// Checks that corrupted bytes never arrive with a valid checksum, because no receiver could detect that.
 #[test]
 fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
     let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(5000);

@@ -1,4 +1,4 @@
-//! Tests that a recording has the right contents, and that it does not affect the traffic.
+//! Tests that a recording has the right contents and does not affect the traffic.
 
 use std::{
     io::{self, Write},
@@ -24,7 +24,7 @@ use grosso_capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, TunnelPort, WriterOptions, flag,
 };
 
-/// A file that the test can still read while the recording owns it.
+/// A file that the test can read while the recording owns it.
 #[derive(Clone, Default)]
 struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
@@ -78,7 +78,7 @@ fn superframe() -> (Vec<u8>, Meta) {
     (frame, meta)
 }
 
-/// Receives all frames that have arrived by `now_ns`.
+/// Receives every frame that has arrived by `now_ns`.
 fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     port.receive(now_ns, usize::MAX, &mut |frame| {
@@ -88,7 +88,7 @@ fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// Returns the frames and metadata of a capture.
+/// Returns the frames in a capture, with their metadata.
 fn read_back(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
     let reader = CaptureReader::new(capture).unwrap();
     let mut port: CapturePort<_, Vec<u8>> =
@@ -125,7 +125,7 @@ fn recorded_frames_read_back_with_times_directions_and_metadata() {
     assert_eq!(far.transmit(&[&segment(1)], &stamped).unwrap(), Transmitted::Taken);
     assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut port, 5), [(segment(1), stamped), (frame.clone(), meta)]);
-    // A superframe arrives in slices, and is recorded with the time of the caller's last receive.
+    // A superframe arrives in slices. Its timestamp is the time of the caller's last receive.
     let (head, rest) = frame.split_at(90);
     let (middle, end) = rest.split_at(1000);
     assert_eq!(port.transmit(&[head, middle, end], &meta).unwrap(), Transmitted::Taken);
@@ -144,7 +144,7 @@ fn recorded_frames_read_back_with_times_directions_and_metadata() {
     assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
 }
 
-/// Checks that a reader that is not configured for these ports still finds the tunnel.
+/// Checks that a reader that does not know these ports still finds the tunnel.
 #[test]
 fn tunnels_on_ports_of_their_own_are_recorded() {
     let (mut far, near) = plain();
@@ -170,7 +170,7 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     assert_eq!(said[1], (segment(1), None));
     let offload = said[0].1.clone().unwrap();
     assert_eq!(offload.tunnel_ports, [TunnelPort::new(Kind::Vxlan, 8472)]);
-    // The offload metadata identifies the innermost checksum; the flags alone only say that it is partial.
+    // The offload metadata says which checksum is the innermost; the flags alone only say that it is partial.
     let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
     let innermost = Checksum::of_transport(&stack);
     let (start, offset) = (start as u16, offset as u16);
@@ -190,7 +190,7 @@ fn one_way_alone_can_be_recorded() {
         port.finish();
         let mut expected = Vec::new();
         expected.extend(received.then(|| (segment(1), at(Meta::default(), 7))));
-        // The time is the caller's, even if received frames are not recorded.
+        // The timestamp is the caller's time even if received frames are not recorded.
         expected.extend(transmitted.then(|| (segment(2), at(Meta::default(), 7))));
         assert_eq!(read_back(&file.bytes()), expected);
     }
@@ -212,7 +212,7 @@ fn a_frame_that_the_port_has_no_room_for_is_recorded_when_it_is_taken() {
     assert_eq!(recorded, [segment(1), segment(2)]);
 }
 
-/// A disk with room for a limited number of bytes, which reports each request and waits for an answer.
+/// A disk with limited space that reports each request and waits for a reply.
 struct SmallDisk {
     room: usize,
     asked: mpsc::Sender<()>,
@@ -221,7 +221,7 @@ struct SmallDisk {
 
 impl Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The test may no longer wait for the answer.
+        // The test may have stopped waiting for requests.
         let _ = self.asked.send(());
         let _ = self.answer.recv();
         match self.room.checked_sub(bytes.len()) {
@@ -269,7 +269,7 @@ fn a_full_disk_ends_the_recording_with_one_note_and_no_lost_frame() {
     }
 }
 
-/// A file that accepts nothing until it is released.
+/// A file that blocks every write until it is released.
 struct Stalled(mpsc::Receiver<()>, SharedFile);
 
 impl Write for Stalled {
@@ -297,7 +297,7 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
     assert_eq!(receive(&mut far, 0).len(), 1000, "frames are forwarded while the file stalls");
-    // The thread may hold one batch, while another one is waiting.
+    // The thread may be writing one batch while another is queued.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
     assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);

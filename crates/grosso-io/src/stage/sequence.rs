@@ -189,7 +189,7 @@ mod tests {
     fn numbers_are_there_again_and_nobody_else_gets_them_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edge.sequence");
-        // File left behind by a program that was killed while creating it.
+        // A program that was killed while creating the file left this behind.
         std::fs::write(folder.path().join("edge.sequence.new"), "half").unwrap();
         let mut first = SequenceFile::open(&path, KEYS).unwrap();
         assert_eq!(first.numbers(), Numbers::default());

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_where_the_limit_is_what_each_acknowledges() {
-        // Doubling 10 segments six times yields fewer than 860, and seven times yields more.
+        // Doubling 10 segments six times gives fewer than 860; doubling them seven times gives more.
         assert_eq!(round_trips(Counting::Bytes { limit: 2 }, 1, false), 7);
         // Each round trip increases the window by half: 10 * 1.5^n.
         assert_eq!(round_trips(Counting::Packets, 1, false), 11);

@@ -422,7 +422,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns made-up results in which merging reduces the throughput by a third, and nothing else affects it.
+    /// Returns made-up results in which merging reduces throughput by a third, and nothing else has an effect.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -463,7 +463,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// Returns the duration of a transfer if senders behave as they did in 2011.
+    /// Returns how long a transfer takes with senders that behave as in 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };
@@ -503,8 +503,8 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(if is_lan { 32 << 20 } else { 4 << 20 }));
-            // A kernel sender needs time for each packet, which spreads its packets out. For a userspace sender, the
-            // wire to the receiver's NIC spreads the packets out.
+            // A kernel sender spends time on each packet, which spaces its packets out. With a userspace sender, the
+            // wire to the receiver's NIC does the spacing.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

@@ -123,7 +123,7 @@ mod tests {
     fn p10_past_the_coalescer_acknowledgments_overtake_and_through_it_none_does() {
         let overtaken = Overtaken::count();
         assert_eq!(overtaken.through_it, 0);
-        // The acknowledgment number changes after each train, so a train consists of three packets, and the next packet
+        // The acknowledgment number changes after each train, so a train consists of three packets and the fourth
         // flushes it.
         assert_eq!(overtaken.past_it, 3 * overtaken.packets / 4);
     }

@@ -157,10 +157,10 @@ mod tests {
 
     use super::*;
 
-    /// The arguments with which `clang` compiled the object, in the directory of the source.
+    /// Arguments with which `clang` compiled the object, in the source's directory.
     const CLANG: [&str; 7] =
         ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fdebug-compilation-dir=/", "-c"];
-    /// Release of `clang` that compiled the object; other releases may produce different bytes from the same source.
+    /// `clang` release that compiled the object; other releases may produce different bytes from the same source.
     const RELEASE: &str = "clang version 14.";
 
     fn skipped(why: &str) {
@@ -205,7 +205,7 @@ mod tests {
                 drop(senders);
             }
         }
-        // By now, another lab may be using the names. While this process holds the lock, none does.
+        // Another lab may be using the names by now, but not while this process holds the lock.
         let Ok(lock) = File::open(TYPES) else { return };
         lock.lock().unwrap();
         assert!(!known().contains("grosso_"), "{}", known());

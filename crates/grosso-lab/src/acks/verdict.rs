@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::verdict::Answer;
 
-    /// Returns the made-up results, but with senders in the kernel.
+    /// Returns the made-up results, with kernel senders.
     fn kernel() -> AckFindings {
         AckFindings { senders: SenderKind::Kernel, ..report().findings }
     }
@@ -233,7 +233,7 @@ mod tests {
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds()
     }
 
-    /// Returns the results of `kernel`, with `change` applied to the rows for one side and handling.
+    /// Returns the results from `kernel` with `change` applied to the rows for one side and one handling.
     fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
         let mut findings = report().findings;
         let rows = findings.rows.iter_mut();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_does_no_harm_cannot_be_cured() {
-        // In this test, neither merging nor its cure slows down a transfer.
+        // In these results, neither merging nor the cure for it slows down a transfer.
         let mut findings = kernel();
         let off = |row: &TransferRow| (row.side, row.worth, row.round_trip_ms.to_bits());
         let others: Vec<TransferRow> = findings
@@ -314,7 +314,8 @@ mod tests {
 
     #[test]
     fn the_model_is_asked_too() {
-        // Modeled senders: one for which merging does little harm, and one for which the count does not help.
+        // Modeled senders: one that merging barely slows down, and one that is not helped by counting acknowledged
+        // bytes.
         let slow = |is_counted, round_trips| {
             let mut findings = report().findings;
             let growth = findings.growth.iter_mut();
@@ -329,11 +330,11 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without results for expansion, there is no verdict on that claim.
+        // Without results for expansion, there is no verdict on expansion.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 6 + 11);
-        // Without rows, there are no verdicts on streams.
+        // Without rows, there is no verdict on streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 6 + 3);
     }

@@ -239,8 +239,8 @@ mod tests {
         report::Report,
     };
 
-    /// Returns a one-second run of 100,000 packets, with one frame at the host for every `packets_a_frame` packets.
-    /// Path b has twice as many packets in the same time.
+    /// Returns a one-second run of 100,000 packets, in which the host gets one frame for every `packets_a_frame`
+    /// packets. Path b carries twice as many packets in that time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Returns made-up results in which a packet costs five times as much with one frame per poll or without offloads.
+    /// Returns made-up results in which a packet costs five times as much with one frame per poll, or without offloads.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -205,7 +205,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns findings with one path that keeps packets whole, and one that loses frames.
+    /// Returns findings with one path that never merges packets, and one that loses frames.
     pub(super) fn findings() -> CustomFindings {
         let run = |bytes, too_long| CustomRun {
             seconds: 1.0,

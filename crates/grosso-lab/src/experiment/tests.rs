@@ -2,8 +2,7 @@ use core::cell::RefCell;
 
 use super::*;
 
-/// An experiment whose settings and runs are numbers. The trial for a setting fails if the list `failing` contains the
-/// setting.
+/// An experiment whose settings and runs are numbers. Trials fail for the settings in `failing`.
 struct Numbers {
     plan: Plan<()>,
     settings: Vec<u32>,
@@ -101,7 +100,7 @@ impl Experiment for Numbers {
     }
 }
 
-/// Runs three settings whose trials may fail, and returns the report, the steps and the settings that were tried.
+/// Runs three settings, whose trials may fail. Returns the report, the steps and the settings that were tried.
 fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
     let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
     let numbers = Numbers {

@@ -144,14 +144,14 @@ mod tests {
 
     const HALF: Duration = Duration::from_millis(500);
 
-    /// Returns whether the verdict on a claim says that it holds, and the verdict's figures.
+    /// Returns whether a claim holds according to its verdict, and the verdict's figures.
     fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
         (verdict.holds(), verdict.measured.clone())
     }
 
-    /// Returns the same results with one changed row.
+    /// Returns the made-up results with one row changed.
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,
@@ -168,7 +168,7 @@ mod tests {
         let verdicts = judge(&report().findings.groups, HALF);
         assert_eq!(verdicts.len(), 9);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
-        // A claim and its figures must fit into a line of 80 columns.
+        // A claim and its figures must fit on a line of 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 % (32 buffers)".into()));
-        // Different results with more buffers do not change any verdict.
+        // Different results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
         assert!(said(&report, "with loss, queueing delivers").0);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "after a loss, evicting").0);
-        // With few buffers, a receiver that queues fragments waits for the timeout. With more buffers, it may not have
+        // With few buffers, a receiver that queues fragments waits for the timeout; with more buffers it may not have
         // to.
         let queued = |buffers, ms| {
             said(&silent(Receiver::Queues, buffers, ms), "after a loss, queueing stalls").0

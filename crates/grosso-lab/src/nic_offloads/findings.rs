@@ -183,8 +183,8 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns a report on three made-up features: one that was off saves two thirds of the cost, one that was on saves
-    /// nothing beyond the noise, and one cannot be turned off.
+    /// Returns a report on three made-up features: one that was off would save two thirds of the cost, one that was on
+    /// saves no more than the noise, and one cannot be turned off.
     fn report() -> Report<NicOffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -93,7 +93,7 @@ mod tests {
     };
     use crate::{cpu_time::CpuSeconds, page::assert_shown, trial::Measured};
 
-    /// Returns runs in which trains have `most` packets at the highest limited load and `least` packets at all other
+    /// Returns runs with trains of `most` packets at the highest limited load and of `least` packets at all other
     /// loads. The gain from coalescing is proportional to the train length.
     fn runs(least: f64, most: f64) -> impl Fn(&RowGroup, &Row, u64) -> Measured {
         move |_, row, run| {

@@ -84,8 +84,8 @@ mod tests {
         (rows[0].connections, rows[1].connections) = (1, 200);
         let curves = report.curves();
         assert_eq!(curves.matches("<svg ").count(), 3);
-        // The line goes from the top left (44.9 segments with one connection) to the bottom right (one segment with
-        // 200).
+        // The line runs from the top left (44.9 segments with one connection) to the bottom right (one segment with 200
+        // connections).
         assert!(curves.contains("d=\"M50.0 15.0 L700.0 220.3\""), "{curves}");
         assert_shown(&format!(
             "<!doctype html>\n<html lang=\"en\">\n<title>curves</title>\n<style>{STYLE}</style>\n{curves}</html>\n"

@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::{cpu_time::CpuSeconds, experiment::Series, trial::Measured};
 
-    /// Returns whether the verdicts hold if every group has these gigabytes and CPU-seconds per second: without
-    /// merging, with a fixed hold time, and with the controller.
+    /// Returns whether each verdict holds if every group has these gigabytes and CPU-seconds per second in its three
+    /// rows: without merging, with a fixed hold time, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Offload::rtt(Plan::default()).unwrap();
         let result = |group: &RowGroup| {

@@ -489,7 +489,7 @@ mod tests {
             assert_shown(&page);
             report.findings.groups[0].rows[0].segments_per_train = Some(Spread::of([3.0]));
         }
-        // Slow packets also form short trains, and retransmissions can have other causes than reordering.
+        // Slow packets also form short trains, and reordering is not the only cause of retransmissions.
         report.findings.groups[0].rows[0].gigabits_a_second = Spread::of([0.5]);
         report.findings.groups[0].rows[0].retransmits = 9;
         let table = report.table();
@@ -548,7 +548,7 @@ mod tests {
         assert!(
             page.contains("a&amp;b.html") && page.contains("congestion control: &lt;script&gt;")
         );
-        // The longest bar has the maximum length.
+        // The longest bar has the maximum width.
         assert!(page.contains("width=\"270.0\""));
     }
 }

@@ -156,7 +156,7 @@ mod tests {
         for number in [0, 1, 15, 16, 1 << 40] {
             assert_eq!(content.number_of(&datagram(number)), Some(number));
         }
-        // Now the datagram contains a fragment from another datagram at the same offset.
+        // Replace a fragment with one from another datagram at the same offset.
         let (mut mixed, other) = (datagram(3), datagram(4));
         mixed[1448..2896].copy_from_slice(&other[1448..2896]);
         assert_eq!(content.number_of(&mixed), None);

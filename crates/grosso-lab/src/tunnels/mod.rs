@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// Returns a made-up run of one second with this throughput in Mb/s.
+    /// Returns a made-up run of one second with this throughput, in Mb/s.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -467,7 +467,7 @@ mod tests {
         (experiment, groups)
     }
 
-    /// Returns the experiment as on a machine with two CPUs.
+    /// Returns the experiment as it would be on a machine with two CPUs.
     fn experiment(device: Device) -> Tunnels {
         let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
         Tunnels { processors: 2, ..experiment }

@@ -106,7 +106,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // In the two pairs, the cost is 2.5 ms and 20 ms with the offload, but 30 ms and 20 ms without it.
+        // In the two pairs, the cost is 2.5 ms and 20 ms with the offload, and 30 ms and 20 ms without it.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "the same in all runs, whatever the throughput");

@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html"));
-        // The longest bar has the maximum length: the kernel is twice as fast as Grosso.
+        // The longest bar has the maximum width: the kernel is twice as fast as Grosso.
         assert!(page.contains("width=\"264.7\""), "{page}");
     }
 }

@@ -399,7 +399,7 @@ mod tests {
         UserSender::new(ENDS, Counting::Packets, Duration::ZERO, content)
     }
 
-    /// Returns the sequence numbers of the frames that the sender sends at `second`.
+    /// Returns the sequence numbers of the frames that are sent at `second`.
     fn sent(sender: &mut UserSender, second: u64) -> Vec<u32> {
         let mut sequences = Vec::new();
         let mut note = |frame: Frame<PortBuffer>| {
@@ -441,7 +441,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // This acknowledgment shows that none of the ten segments had arrived.
+        // This acknowledgment says that none of the ten segments has arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // This acknowledgment shows that the other segments had arrived.
+        // This acknowledgment says that the other segments have arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

@@ -20,14 +20,14 @@ const OPEN: Answer = Answer::Undecided { needed: QUIET };
 #[test]
 fn rank_probabilities_agree_with_mann_and_whitney() {
     let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
-    // Each expected value is the fraction of the possible orders that are at least as extreme.
+    // Each expected value is the fraction of all possible orders that are at least as extreme.
     assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
     let low = [1.0, 2.0, 3.0, 4.0, 5.0];
     assert!((chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &low) - 1.0 / 252.0).abs() < 1e-12);
     assert!((chance(&[4.5, 7.0, 8.0, 9.0, 10.0], &low) - 2.0 / 252.0).abs() < 1e-12);
     assert!((chance(&[1.0], &[2.0]) - 1.0).abs() < 1e-12);
     assert!((chance(&[2.0], &[1.0]) - 0.5).abs() < 1e-12);
-    // For two series of five, the critical value is U = 4 out of 25.
+    // For two series of five runs, the critical value is U = 4 out of 25.
     let (at, beyond) = ([3.5, 4.5, 6.0, 7.0, 8.0], [2.5, 3.5, 6.0, 7.0, 8.0]);
     assert!(chance(&at, &low) <= 0.05 && chance(&beyond, &low) > 0.05);
 }
@@ -40,9 +40,9 @@ fn a_ratio_that_noise_explains_is_undecided() {
     assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), OPEN);
     assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), OPEN);
     assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
-    // A comparison of two single runs proves nothing.
+    // Comparing one run with one other run proves nothing.
     assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
-    // Equal figures show no difference, and 0 / 0 is not a figure.
+    // Equal figures show no difference, and 0 / 0 is not a number.
     assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);
     assert_eq!(ratio(&[0.0; 5], &[0.0; 5], Bound::Under(1.0)), OPEN);
     assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), YES);
@@ -106,7 +106,7 @@ fn the_figure_most_contrary_to_the_claim_is_judged_and_shown() {
         (verdict.answer, verdict.measured)
     };
     assert_eq!(all(&[one(3.0, false), one(2.0, false)]), (YES, "2.00 times".into()));
-    // Noise must not make a claim hold, and must not hide a real contradiction.
+    // Noise must neither confirm a claim nor hide a real contradiction.
     assert_eq!(all(&[one(3.0, true), one(2.0, false)]), (OPEN, "2.00 times".into()));
     assert_eq!(all(&[one(0.2, true), one(0.5, false)]), (NO, "0.50 times".into()));
     assert_eq!(all(&[one(0.9, true), one(1.5, false)]), (OPEN, "0.90 times".into()));
@@ -116,7 +116,7 @@ fn the_figure_most_contrary_to_the_claim_is_judged_and_shown() {
 
 #[test]
 fn the_figure_that_is_shown_is_the_one_that_is_judged() {
-    // The median of the ratios within the pairs is 2.0; the ratio of the medians is 1.5.
+    // The median of the ratios within pairs is 2.0, but the ratio of the medians is 1.5.
     let (over, under) = (spread(&[2.0, 3.0, 8.0]), spread(&[1.0, 2.0, 4.0]));
     for (bound, holds) in [(1.4, true), (1.6, false)] {
         let evidence = Evidence::ratio(&over, &under, Bound::AtLeast(bound));
@@ -164,7 +164,7 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
         (&json["published"]["ratio"], &json["published"]["here"]),
         (&2.74.into(), &2.0.into())
     );
-    // If a claim is contradicted, there is no effect to compare.
+    // If a claim is contradicted, there is no effect whose size could be compared.
     let contrary = beside(0.9, more, 2.74);
     assert_eq!(
         contrary.reasons(),

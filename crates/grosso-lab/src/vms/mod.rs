@@ -278,7 +278,8 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns made-up results in which Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns made-up results in which Grosso is twice as fast as QEMU toward the guest, and half as fast from the
+    /// guest.
     fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -338,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Tests a run with a reset connection: `passt` resets connections if its guest is slow.
+    /// Tests a run in which a connection is reset: `passt` resets connections if its guest is slow.
     #[test]
     fn a_run_with_a_reset_connection_is_reported_and_excluded() {
         let setting = VmSetting {

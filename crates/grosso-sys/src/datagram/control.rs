@@ -89,7 +89,7 @@ mod tests {
         let mut control = ControlMessages::empty();
         control.push(1, 2, 3_u16.to_ne_bytes());
         control.push(4, 5, 6_i32.to_ne_bytes());
-        // SAFETY: only a length is computed.
+        // SAFETY: the call only computes a length.
         let space = unsafe { libc::CMSG_SPACE(4) as usize };
         assert_eq!(control.len(), 2 * space);
         let read = |written: &[u8]| {

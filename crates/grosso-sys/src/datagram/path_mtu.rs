@@ -102,7 +102,7 @@ mod tests {
         let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         for host in ["127.0.0.1", "127.0.0.9"] {
             let (paths, host): (_, IpAddr) = (PathMtu::new(true).unwrap(), host.parse().unwrap());
-            // IPv4 packets are never longer than 65535 bytes.
+            // An IPv4 packet cannot be longer than 65535 bytes.
             assert_eq!(paths.to(host).unwrap(), mtu.trim().parse::<usize>().unwrap().min(65535));
             paths.connect(host).unwrap();
             assert_eq!(paths.local().unwrap().ip(), "127.0.0.1".parse::<IpAddr>().unwrap());

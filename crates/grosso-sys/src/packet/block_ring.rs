@@ -358,10 +358,10 @@ mod tests {
     use super::*;
 
     const BLOCK: usize = 4096;
-    /// Offset of the Ethernet header from the header of the packet, as the kernel chooses it.
+    /// Offset of the Ethernet header from the start of the packet header, as chosen by the kernel.
     const MAC: usize = 92;
 
-    /// Writes bytes, a whole number of words, into a mapping.
+    /// Writes whole words into a mapping.
     fn write(mapping: &Mapping, at: usize, bytes: &[u8]) {
         for (number, word) in bytes.chunks_exact(4).enumerate() {
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
@@ -369,8 +369,8 @@ mod tests {
         }
     }
 
-    /// Returns the header of a packet: offset of the next packet's header, captured length, original length, offset of
-    /// the packet's bytes.
+    /// Encodes a packet header from the offset of the next header, the captured length, the original length, and the
+    /// offset of the packet's bytes.
     fn header(next: usize, snap_length: usize, length: usize, mac: usize) -> [u8; 48] {
         let mut header = [0; 48];
         header[..4].copy_from_slice(&(next as u32).to_ne_bytes());
@@ -380,7 +380,7 @@ mod tests {
         header
     }
 
-    /// Hands over block `number` with its header fields, as the kernel does.
+    /// Hands over block `number` with these header fields, as the kernel does.
     fn hand_over(queue: &BlockQueue, number: usize, fields: [usize; 3]) {
         let (start, mapping) = (number * BLOCK, &queue.memory.mapping);
         for (field, value) in [12, 16, 20].into_iter().zip(fields) {
@@ -390,7 +390,8 @@ mod tests {
         queue.memory.status(start).store(status, Ordering::Release);
     }
 
-    /// Returns a queue of two blocks. The first contains two packets; `second` is the header of the second one.
+    /// Returns a queue of two blocks. The first block contains two packets; `second` is the header of the second
+    /// packet.
     fn queue_with(second: [u8; 48], fields: [usize; 3]) -> BlockQueue {
         let queue = BlockQueue::new(Mapping::anonymous(2 * BLOCK).unwrap(), BLOCK, 10);
         let mapping = &queue.memory.mapping;
@@ -416,7 +417,7 @@ mod tests {
         assert!(queue.receive().is_none());
         drop(one);
         assert_eq!(status(&queue, 0), abi::TP_STATUS_USER | TAKEN);
-        // The next round finds a block that is still held.
+        // In the next round, the queue finds a block that is still held.
         queue.next = 0;
         assert!(queue.receive().is_none());
         let (block, range) = other.into_block();

@@ -39,7 +39,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A user who is neither root nor the caller.
+/// A user ID that is neither root's nor the caller's.
 const ALICE: u32 = 12_345;
 
 fn refusal(result: io::Result<impl Sized>) -> io::ErrorKind {
@@ -57,7 +57,7 @@ fn is_root() -> bool {
 #[test]
 fn the_user_s_own_links_are_followed_anywhere_in_a_path() {
     let scratch = Scratch::new("own");
-    // The links of a Kubernetes ConfigMap.
+    // The links have the structure of a Kubernetes ConfigMap.
     fs::create_dir(scratch.join("..2026")).unwrap();
     fs::write(scratch.join("..2026/grosso.toml"), "text").unwrap();
     symlink("..2026", scratch.join("..data")).unwrap();
@@ -167,7 +167,7 @@ fn a_pipe_or_a_device_is_refused_at_once_unless_the_caller_accepts_it() {
 fn files_are_published_and_replaced_as_a_whole() {
     let scratch = Scratch::new("whole");
     let path = scratch.join("file");
-    // File left behind by a program that was killed while creating it.
+    // A program that was killed while creating the file left this behind.
     fs::write(scratch.join("file.new"), "half").unwrap();
     publish(&path, b"one", 0o600).unwrap();
     assert_eq!(refusal(publish(&path, b"two", 0o600)), io::ErrorKind::AlreadyExists);

@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the producer and the consumer of a ring of four entries of eight bytes whose indices are about to wrap.
+    /// Returns both ends of a ring with four entries of eight bytes, whose indices are about to wrap.
     fn both_ends() -> (Producer, Consumer) {
         let path = std::env::temp_dir().join(format!("grosso-sys-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

@@ -9,7 +9,7 @@ use grosso_sys::packet::{BlockCounts, BlockLayout, BlockPacket, BlockRing, Packe
 
 use super::{SOON, isolated};
 
-/// Returns a packet with mark `number`: an Ethernet header, padded to the length of a full packet at MTU 1500.
+/// Returns an Ethernet frame that carries mark `number`, padded to full length at MTU 1500.
 fn packet(number: u8) -> [u8; 1514] {
     let mut packet = [number; 1514];
     // EtherType for local experiments (IEEE 802).
@@ -17,7 +17,7 @@ fn packet(number: u8) -> [u8; 1514] {
     packet
 }
 
-/// Returns the next `count` packets. The kernel may have to hand over a block that is not full.
+/// Returns the next `count` packets. If too few arrive to fill a block, the kernel hands it over after a timeout.
 fn receive(ring: &mut BlockRing, count: usize) -> io::Result<Vec<BlockPacket>> {
     let mut packets = Vec::new();
     while packets.len() < count {
@@ -41,7 +41,8 @@ fn a_block_holds_several_packets_and_returns_with_the_last() {
         let layout = |block_bytes, retire| BlockLayout { block_bytes, blocks: 2, retire };
         let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
         for (block_bytes, each) in [(4 << 10, 2), (8 << 10, 5), (16 << 10, 10), (32 << 10, 20)] {
-            // Only full blocks arrive within the test, and a block is full when the next packet does not fit.
+            // The timeout is longer than the test, so only full blocks arrive. A block is full when the next packet
+            // does not fit.
             let retire = Duration::from_secs(60);
             let mut ring = socket.bind_block_ring(&there, layout(block_bytes, retire))?;
             assert_eq!(BlockLayout::packets_per_block(block_bytes, 1514), each);
@@ -61,7 +62,7 @@ fn a_block_holds_several_packets_and_returns_with_the_last() {
             assert!(ring.receive().is_none());
             let counts = BlockCounts { blocks: 2, packets: 2 * each as u64, malformed: 0 };
             assert_eq!(ring.counts(), counts);
-            // Both blocks are held, so the last packet finds no room.
+            // The test holds both blocks, so there is no room for the last packet.
             let mut drops = 0;
             while drops == 0 {
                 drops += ring.take_statistics()?.drops;
@@ -73,7 +74,7 @@ fn a_block_holds_several_packets_and_returns_with_the_last() {
             let packets = receive(&mut ring, each)?;
             assert_eq!(packets[0].as_ref(), packet(2 * each as u8 + 1));
         }
-        // A block that is not full arrives after the timeout, and a packet longer than a block is truncated.
+        // A partly filled block arrives after the timeout, and a packet longer than a block is truncated.
         let mut ring = socket.bind_block_ring(&there, layout(4 << 10, Duration::ZERO))?;
         sender.send(&[&[0; 10][..], &packet(7)].concat())?;
         assert_eq!(receive(&mut ring, 1)?[0].as_ref(), packet(7));

@@ -1,4 +1,4 @@
-//! Tests that send datagrams over links with a certain MTU.
+//! Tests that send datagrams over links with a given MTU.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use grosso_sys::wait::{Interest, wait_for};
 
 use super::{SOON, isolated};
 
-/// Checks that packets longer than a link allows are sent in fragments, regardless of the known path MTU: the MTU of a
+/// Checks that packets longer than the link MTU are sent in fragments, whatever the known path MTU is: the MTU of a
 /// link may shrink while a tunnel is in use.
 #[test]
 fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
@@ -35,7 +35,8 @@ fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
             };
             let mut bytes = [0; 2048];
             let mut received = Vec::new();
-            // The kernel drops packets while the receive queue of a CPU, which all network namespaces share, is full.
+            // The kernel drops packets while a CPU's receive queue is full, and all network namespaces share that
+            // queue.
             for _ in 0..100 {
                 assert_eq!(near.send_batch(std::slice::from_ref(&datagram))?, 1, "{heeds_path}");
                 wait_for(&[(far.as_fd(), Interest::READ)], Some(SOON / 100))?;

@@ -1,4 +1,4 @@
-//! Tests that change settings of a device, and read the settings back.
+//! Tests that device settings can be changed and read back.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Tests of the calls on the running kernel, each in its own network namespace. The tests need root or a user namespace
-//! (`unshare -Urm`); otherwise they print `skipped:` and the reason.
+//! Tests that make system calls on the running kernel, each in a separate network namespace. They need root or a user
+//! namespace (`unshare -Urm`); otherwise they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -26,7 +26,7 @@ use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
 /// Timeout for operations that the kernel completes immediately.
 const SOON: Duration = Duration::from_secs(10);
-/// An Ethernet frame with a 40-byte IPv4 packet of protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
+/// An Ethernet frame with a 40-byte IPv4 packet from 10.0.0.2 to 10.0.0.1, with protocol number 253 (RFC 3692).
 const FRAME: [u8; 54] = {
     let mut frame = [0; 54];
     frame[0] = 0xaa;
@@ -222,14 +222,14 @@ fn sysfs_shows_the_network_of_the_thread() {
     assert!(!std::fs::exists("/sys/class/net/tap0").unwrap());
 }
 
-/// Runs a test on a thread with its own network, in which no interface sends packets for IPv6 neighbor discovery.
+/// Runs a test on a thread in a new network namespace whose interfaces send no packets for IPv6 neighbor discovery.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {
             if let Err(error) = isolate_thread_network() {
                 return skip(&format!("cannot create a private network namespace: {error}"));
             }
-            // A kernel without IPv6 has no neighbor discovery to silence.
+            // Fails on a kernel without IPv6, which performs no neighbor discovery anyway.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let control = Control::new().unwrap();
             test(&control).unwrap();
@@ -238,13 +238,13 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     });
 }
 
-/// Reports that a test is skipped and why; fails if the environment forbids skipping.
+/// Reports that a test is skipped and why, or fails if the environment does not allow skipping.
 fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Returns a TCP superframe over IPv4 with `payload_bytes` bytes of payload in segments of 100 bytes, and its virtio
+/// Returns a TCP superframe over IPv4, with `payload_bytes` bytes of payload in segments of 100 bytes, and its virtio
 /// header.
 fn superframe(payload_bytes: u16) -> (Vec<u8>, Vec<u8>) {
     // Protocol 6, data offset 5, partial checksum.

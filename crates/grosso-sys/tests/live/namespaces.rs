@@ -1,4 +1,4 @@
-//! Tests of network namespaces that threads and programs enter, and of user namespaces.
+//! Tests network namespaces that threads and programs enter, and user namespaces.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ fn a_network_is_entered_by_a_thread_and_by_a_program() {
         let change = LinkChange::new().namespace(there.as_fd());
         Netlink::new()?.add_veth((&name, change), (&peer, change))?;
         Control::new()?.index(&name).unwrap_err();
-        // A socket that was opened in the namespace is usable here.
+        // A socket opened in the other namespace also works in this one.
         there.run(Control::new)??.index(&name)?;
 
         let mut command = Command::new("cat");
@@ -87,7 +87,7 @@ fn the_network_of_a_process_is_that_of_its_first_thread() {
 fn a_missing_user_namespace_is_reported_with_the_remedy() {
     match user_namespace_refusal().unwrap() {
         None => {
-            // The result must agree with that of `unshare`, which creates user namespaces.
+            // `unshare` also creates a user namespace, so it must agree with the result.
             let tried = Command::new("unshare").args(["-Urn", "true"]).status();
             assert!(tried.map_or(true, |status| status.success()));
         }

@@ -1,4 +1,4 @@
-//! Tests that configure links, addresses, routes and neighbors, and check how the kernel then behaves.
+//! Tests that configure links, addresses, routes and neighbors, and then check how the kernel behaves.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -49,7 +49,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
             assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         }
         for address in if ipv6 { &["10.0.0.2:0", "[fd00::2]:0"][..] } else { &["10.0.0.2:0"] } {
-            // With duplicate address detection pending, the address could not be bound yet.
+            // The address could not be bound yet if duplicate address detection were still running.
             let listener = right.run(|| TcpListener::bind(address))??;
             let target = listener.local_addr()?;
             let server = thread::spawn(move || -> io::Result<String> {
@@ -58,7 +58,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
                 Ok(text)
             });
             left.run(|| {
-                // IPv6 works only once the kernel has noticed the carrier, within a second.
+                // IPv6 works only after the kernel has noticed the carrier, which takes up to a second.
                 TcpStream::connect_timeout(&target, SOON)
                     .unwrap_or_else(|error| panic!("{target}: {error}"))
                     .write_all(b"across")
@@ -68,7 +68,8 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
         let sent = left.run(Netlink::new)??.link(&name)?.statistics;
         let received = right.run(Netlink::new)??.link(&name)?.statistics;
         assert!(sent.transmit_packets > 5 && sent.transmit_bytes > 300);
-        // Both devices still send their own packets, so the two figures are from different moments.
+        // Both devices are still sending packets, and the two counters are read at different moments, so they need not
+        // be equal.
         assert!(received.receive_packets > 5 && received.receive_bytes > 300);
         Ok(())
     });

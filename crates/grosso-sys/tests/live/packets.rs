@@ -1,6 +1,6 @@
-//! Packet sockets: rings, batches, fanout, and the metadata of packets.
+//! Tests packet sockets: rings, batches, fanout, and packet metadata.
 //!
-//! Longer than 600 lines: one test per property of packet sockets, with a shared pair of interfaces.
+//! Longer than 600 lines: each property of packet sockets has its own test, and the tests share their helpers.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
@@ -18,9 +18,9 @@ use grosso_sys::wait::{Interest, Waiter};
 
 use super::{FRAME, SOON, assert_invalid, isolated, superframe, tap, with_header};
 
-/// Layout with room for four superframes.
+/// Ring layout with room for four superframes.
 const FOUR: RingLayout = RingLayout { slot_bytes: 128 << 10, slots: 4 };
-/// Layout with the smallest slots.
+/// Ring layout with the smallest slots.
 const SMALL: RingLayout = RingLayout { slot_bytes: 256, slots: 16 };
 
 #[test]
@@ -109,7 +109,7 @@ fn ring_frames_have_their_direction() {
     });
 }
 
-/// Returns an Ethernet frame with an empty IPv6 packet. `source` and `destination` are the last bytes of the addresses.
+/// Returns an Ethernet frame with an empty IPv6 packet. `source` and `destination` are the last bytes of its addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
@@ -190,7 +190,7 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
         (1..=4).try_for_each(write)?;
         let held = ring.receive().expect("the first frame");
-        // The next three frames are returned to the kernel before the first, which is still held.
+        // The next three frames go back to the kernel while the first is still held.
         assert_eq!(
             [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
             [Some(2), Some(3), Some(4)]
@@ -208,20 +208,20 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         assert!(frame.status().losing() || ring.take_statistics()?.drops == 0);
         frame.as_mut()[53] = 0xee;
         assert_eq!(frame.as_ref()[53], 0xee);
-        // A frame may outlive its ring.
+        // A frame stays valid after its ring is dropped.
         drop(ring);
         assert_eq!(frame.as_ref()[53], 0xee);
         Ok(())
     });
 }
 
-/// Returns the name of a ring's socket in the list of mapped memory.
+/// Returns the name under which a ring's socket appears in the list of mapped memory.
 fn name_of(ring: &ReceiveRing) -> String {
     let link = format!("/proc/self/fd/{}", ring.as_fd().as_raw_fd());
     std::fs::read_link(link).unwrap().to_string_lossy().into_owned()
 }
 
-/// Returns whether the memory of a socket's ring is mapped.
+/// Returns whether the ring of this socket is still mapped.
 fn is_mapped(socket: &str) -> bool {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(socket))
 }
@@ -349,7 +349,7 @@ fn a_ring_sends_batch_after_batch_in_order() {
             .qdisc_bypass(true)
             .bind_transmit_ring(tap.name(), SMALL)?;
         let mut buffer = [0; 512];
-        // More than one round, so that slots are reused.
+        // Send more than one round, so that slots are reused.
         for round in 0..5_u8 {
             let marks: Vec<[u8; 1]> = (0..10).map(|i| [round * 10 + i]).collect();
             let packets: Vec<_> = marks.iter().map(|mark| parts(&[0; 10], mark)).collect();
@@ -380,7 +380,7 @@ fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
         let packets: Vec<_> = marks
             .iter()
             .map(|mark| match mark {
-                // An invalid GSO type: rule V2.
+                // The GSO type is invalid: rule V2.
                 [0 | 3 | 4 | 7] => parts(&[0, 99, 0, 0, 1, 0, 0, 0, 0, 0], mark),
                 _ => parts(&[0; 10], mark),
             })
@@ -396,7 +396,7 @@ fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
         let sent: Vec<u8> =
             std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
         assert_eq!(sent, [1, 2, 5, 6]);
-        // The ring still works.
+        // The ring is still usable.
         assert_eq!(ring.send_batch(&[packets[1]; 16])?, 16);
         assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 16);
         Ok(())
@@ -426,7 +426,7 @@ fn a_ring_refuses_what_is_beyond_a_slot_and_everything_while_the_interface_is_do
     });
 }
 
-/// Calls a function, and counts its system calls that send or receive.
+/// Calls a function and counts the send and receive system calls that it makes.
 fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     thread_local! {
         static CALLS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
@@ -445,7 +445,7 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
 fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
-        // A traffic shaper holds packets back, and they stay charged to the send buffer.
+        // A traffic shaper holds packets back, so they stay charged to the send buffer.
         let shaper = |action, rate| {
             let of = format!("qdisc {action} dev {} root tbf burst 100 limit 100000", tap.name());
             let words = of.split(' ').chain(["rate", rate]);
@@ -471,7 +471,7 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
         let (again, calls) = calls_of(|| ring.send_batch(&left));
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(calls, 0, "no system call before the kernel has room");
-        // The marks change, so that the test would notice if a later call wrote the slots again.
+        // Change the marks, so that the test notices if a later call writes the slots again.
         marks.iter_mut().for_each(|mark| mark[0] += 100);
         assert!(shaper("change", "1gbit"));
         let mut buffer = [0; 512];
@@ -504,7 +504,7 @@ fn the_send_buffer_ends_before_the_slots() {
             let layout = RingLayout { slot_bytes: 256, slots };
             let ring = PacketSocket::builder().bind_transmit_ring(tap.name(), layout)?;
             let granted = rustix::net::sockopt::socket_send_buffer_size(ring.as_fd())?;
-            // Half of the buffer is in use when `poll` stops reporting room.
+            // `poll` stops reporting the socket as writable when half of the buffer is in use.
             assert!(
                 granted / 2 <= ring.layout().slots * 768,
                 "{granted} bytes granted for {slots} slots"
@@ -530,7 +530,7 @@ fn a_superframe_leaves_through_the_ring() {
     });
 }
 
-/// Returns a frame in three parts after its virtio header, with a mark at its end.
+/// Returns a frame as a virtio header followed by three parts, with the mark as the last one.
 fn parts<'a>(header: &'a [u8], mark: &'a [u8; 1]) -> [IoSlice<'a>; 4] {
     [header, &FRAME[..20], &FRAME[20..53], mark].map(IoSlice::new)
 }
@@ -680,8 +680,8 @@ fn a_sender_with_checksum_offload_leaves_its_checksums_unfinished() {
     });
 }
 
-/// Returns the status with which a datagram filled with `mark` arrives. The datagram is sent repeatedly: the kernel
-/// drops packets while the receive queue of a CPU, which all network namespaces share, is full.
+/// Returns the checksum status with which a datagram filled with `mark` arrives. Sends the datagram repeatedly, because
+/// the kernel drops packets while a CPU's receive queue is full, and all network namespaces share that queue.
 fn status_of_datagram(socket: &UdpSocket, ring: &mut ReceiveRing, mark: u8) -> io::Result<Status> {
     for _ in 0..100 {
         socket.send_to(&[mark; 100], "10.9.0.2:9")?;

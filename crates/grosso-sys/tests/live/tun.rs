@@ -1,4 +1,4 @@
-//! Tests of TUN and TAP devices: adopted queues, several queues, offloads, and errors that a caller can distinguish.
+//! Tests TUN and TAP devices: adopted queues, several queues, offloads, and errors that a caller can tell apart.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;

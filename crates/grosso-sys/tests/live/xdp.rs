@@ -1,4 +1,4 @@
-//! Tests of AF_XDP sockets on one device of a veth pair. A packet socket uses the other device.
+//! Tests AF_XDP sockets on one device of a veth pair, with a packet socket on the other.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use grosso_sys::xdp::{AttachMode, CopyMode, Frame, Redirect, XdpOptions, XdpSock
 
 use super::{FRAME, SOON, isolated, skip};
 
-/// Few chunks and small rings, so that a test wraps around them.
+/// Options with few chunks and small rings, so that a test wraps around them.
 const SMALL: XdpOptions = XdpOptions {
     chunk_bytes: 2048,
     chunks: 64,
@@ -39,7 +39,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
                     assert_eq!(frame.as_ref(), marked(round, i as u8));
                     assert!(frame.headroom() >= 256 && !frame.continues());
                 }
-                // The frames are sent back with another mark, from the chunks in which they arrived.
+                // Send the frames back from the chunks in which they arrived, with another mark.
                 frames.iter_mut().for_each(|frame| frame.as_mut()[52] = 0x99);
                 assert_eq!(socket.transmit(&mut frames)?, 10);
                 assert_eq!((frames.len(), socket.flush()?), (0, 0));
@@ -66,7 +66,8 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         let Some(program) = attach(index, AttachMode::Native)? else { return Ok(()) };
         let mut socket = XdpSocket::bind(index, 0, &SMALL)?;
         program.set_socket(0, &socket)?;
-        // Of 64 chunks, the kernel has 32 and 16 are reserved for sending; it gets the other 16 on receive.
+        // The kernel has 32 of the 64 chunks, and 16 are reserved for sending. It gets the other 16 on the next
+        // receive.
         assert_eq!(socket.free_chunks(), 32);
         let mut held: Vec<Frame> = Vec::new();
         for i in 0..100 {
@@ -89,7 +90,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         peer.send(&marked(2, 2))?;
         receive(&mut socket, &mut held, 1)?;
         assert_eq!(held.last().unwrap().as_ref(), marked(2, 2), "the socket continues to receive");
-        // A frame may outlive its socket.
+        // A frame stays valid after its socket is dropped.
         drop(socket);
         assert_eq!(held[0].as_ref(), marked(1, 20));
         Ok(())
@@ -146,7 +147,7 @@ fn a_packet_longer_than_a_chunk_comes_in_pieces_and_goes_in_pieces() {
         let ends: Vec<bool> = frames.iter().map(Frame::continues).collect();
         assert!(!ends[ends.len() - 1] && ends[..ends.len() - 1].iter().all(|continues| *continues));
 
-        // An incomplete packet is not sent.
+        // A packet with a missing part is not sent.
         let last = frames.pop().unwrap();
         assert_eq!(socket.transmit(&mut frames)?, 0);
         frames.push(last);
@@ -202,7 +203,8 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// Runs a test with a veth pair without other traffic: one end is passed as its index, the other as a packet socket.
+/// Runs a test with a veth pair that carries no other traffic. The test gets the index of one device and a packet
+/// socket on the other.
 fn with_pair(
     mtu: u32,
     queues: u32,
@@ -234,7 +236,7 @@ fn marked(round: u8, i: u8) -> [u8; 54] {
     frame
 }
 
-/// Receives `count` frames, waiting for the softirq if the kernel defers it.
+/// Receives `count` frames. Waits for the softirq, because the kernel may defer it.
 fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io::Result<()> {
     let waiter = Waiter::new()?;
     waiter.add(&*socket, 0, Interest::READ)?;

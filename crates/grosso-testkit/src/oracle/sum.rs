@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_published_ipv4_header_has_the_published_checksum() {
-        // The common textbook example of the IPv4 header checksum: b861.
+        // The usual textbook example of an IPv4 header, whose checksum is b861.
         let header = [
             0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x00, 0x00, 0xc0, 0xa8,
             0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,

@@ -1,4 +1,4 @@
-//! Tests that cancel a call at every await point, with a queue that a few packets fill.
+//! Tests that cancel a call at every await point, on a port whose queue is full after a few packets.
 
 use std::{collections::BTreeSet, os::unix::net::UnixDatagram};
 
@@ -9,7 +9,7 @@ use grosso_testkit::Watchdog;
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
 
-/// Port that sends to a socket whose peer reads only when the test tells it to.
+/// A port whose socket's peer reads only when the test tells it to.
 struct Narrow(UnixDatagram);
 
 impl Transmit for Narrow {
@@ -32,8 +32,7 @@ impl Transmit for Narrow {
     }
 }
 
-/// Returns a merger that sends to a socket, the socket's peer, and the registered descriptor of the socket, which is
-/// ready.
+/// Returns a merger that sends on a socket, the socket's peer, and the socket's registered descriptor, which is ready.
 async fn narrow() -> (Merger<Vec<u8>, Narrow>, UnixDatagram, Readiness) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -49,7 +48,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Reads everything that was sent.
+/// Reads everything that has been sent.
 fn drain(far: &UnixDatagram, received: &mut Vec<Vec<u8>>) {
     let mut buffer = vec![0; PACKET_BYTES];
     while let Ok(len) = far.recv(&mut buffer) {
@@ -57,7 +56,7 @@ fn drain(far: &UnixDatagram, received: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Polls a future until it has waited `waits` times or is ready, and then drops it. Calls `resume` after each wait.
+/// Polls a future until it is ready or has waited `waits` times, then drops it. Calls `resume` after each wait.
 async fn cancelled_after<T>(
     waits: usize,
     future: impl Future<Output = T>,
@@ -77,10 +76,10 @@ async fn cancelled_after<T>(
     .await
 }
 
-/// Length of a packet in bytes. About ten packets fill a socket.
+/// Length of a packet in bytes. About ten packets fill the socket buffer.
 const PACKET_BYTES: usize = 20_000;
 
-/// Returns packets of different flows, which are not merged.
+/// Returns packets from different flows, which cannot merge.
 fn packets() -> Vec<Vec<u8>> {
     (0..100_u8).map(|i| vec![i; PACKET_BYTES]).collect()
 }
@@ -99,7 +98,7 @@ fn a_send_that_is_cancelled_at_any_wait_leaves_exactly_the_packets_that_were_not
             let result = cancelled_after(waits, send, || drain(&far, &mut received)).await;
             drain(&far, &mut received);
             assert_eq!(received.len() + batch.len(), packets().len(), "after {waits} waits");
-            // The next call sends the remaining packets, and no packet twice.
+            // The next call sends the remaining packets and does not send any packet twice.
             while !batch.is_empty() {
                 merger.try_send(&mut batch).unwrap();
                 drain(&far, &mut received);
@@ -185,20 +184,20 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
         };
         for round in 0..3_u8 {
             let mut received = Vec::new();
-            // The call is canceled once before a packet arrives, and once between its arrival and the next poll.
+            // Cancel the call once before a packet arrives, and once between the arrival and the next poll.
             let recv = reads.wait(|| attempt(&mut received));
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
             far.send(&[round]).unwrap();
-            // Another future is waiting now: the canceled one must not consume the wake-up.
+            // Another future is waiting now: the canceled one must not consume its wake-up.
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }
     });
 }
 
-/// One packet costs two reads, as with a plain descriptor: the first returns it, and the second finds that there are no
-/// more.
+/// Receiving one packet takes two reads, as with a plain descriptor: the first returns the packet, and the second finds
+/// that there are no more.
 #[test]
 fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
     block_on(async {
@@ -211,7 +210,7 @@ fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
             attempts += 1;
             let before = received.len();
             drain(&near, &mut received);
-            // This packet arrives after the last read but before the readiness is cleared.
+            // This packet arrives after the last read, but before the readiness is cleared.
             late.iter().for_each(|byte| _ = far.send(&[*byte]).unwrap());
             Ok(Attempt::received(received.len() - before, 64))
         };

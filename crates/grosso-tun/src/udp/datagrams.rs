@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn an_io_error_of_segments_ends_segmenting_and_of_one_datagram_does_not() {
         let of = |code, datagrams| Refusal::of(&io::Error::from_raw_os_error(code), datagrams);
-        // Linux error numbers, on every architecture on which this crate is tested.
+        // These Linux error numbers are the same on every architecture on which the crate is tested.
         let [eio, eagain, einval, emsgsize, ebadf, eafnosupport] = [5, 11, 22, 90, 9, 97];
         let [enetdown, econnrefused] = [100, 111];
         assert_eq!(of(eio, 2), Refusal::NoSegments);

@@ -391,7 +391,7 @@ mod tests {
     use std::string::ToString;
     use std::vec::Vec;
 
-    /// A first fragment with router alert.
+    /// A first fragment with the router alert option.
     const BYTES: [u8; 24] = [
         0x46, 0xba, 0x00, 0x1b, 0x12, 0x34, 0x61, 0x23, 0x3f, 0x11, 0xab, 0xcd, 192, 0, 2, 1, 192,
         0, 2, 2, 0x94, 4, 0, 0,

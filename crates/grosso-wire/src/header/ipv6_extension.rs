@@ -251,7 +251,7 @@ mod tests {
     use std::string::ToString;
     use std::vec::Vec;
 
-    /// Destination options as Linux tunnels write them (rule W61).
+    /// Destination options as written by Linux tunnels (rule W61).
     const BYTES: [u8; 8] = [41, 0, 4, 1, 4, 1, 1, 0];
 
     #[test]

@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 
-    /// Checks that all sessions have the same header stack, and that none shares it with a control message or with a
-    /// packet that has a sequence number.
+    /// Checks which bits decide the header stack: they are the same for all sessions, and differ in control messages
+    /// and in packets with a sequence number.
     #[test]
     fn few_bits_decide_the_headers() {
         let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();

@@ -64,8 +64,8 @@ mod tests {
     extern crate std;
     use std::{string::ToString, vec::Vec};
 
-    /// Returns the headers that the dissector finds if this protocol field precedes an empty IPv4 packet, and the
-    /// reason why it stops.
+    /// Dissects an empty IPv4 packet after this protocol field. Returns the headers found and the reason why dissection
+    /// stops.
     fn found(front: &[u8]) -> (std::string::String, Stop) {
         let mut frame: Vec<u8> = front.to_vec();
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);

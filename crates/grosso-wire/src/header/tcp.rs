@@ -401,7 +401,7 @@ mod tests {
     use std::string::ToString;
     use std::vec::Vec;
 
-    /// A SYN that offers accurate ECN, with Linux's options.
+    /// A SYN that offers Accurate ECN, with the options that Linux sends.
     const BYTES: [u8; 40] = [
         0x05, 0xdc, 0x1f, 0x40, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0xa1, 0xc2, 0x20,
         0x01, 0xab, 0xcd, 0x00, 0x07, 2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 3,

@@ -357,7 +357,7 @@ mod tests {
     extern crate std;
     use std::string::ToString;
 
-    /// Header that Linux sends for Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
+    /// The header that Linux sends before Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
     const BYTES: [u8; 8] = [0x08, 0x20, 0, 0, 0x12, 0x34, 0x56, 0x11];
 
     fn header() -> VxlanHeader {

@@ -5,7 +5,7 @@ use grosso_testkit::oracle::Link;
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, TUNNELS, Transport, Tunnel};
 use grosso_wire::{CookieLen, Extent, LinkType, Ports, Pseudowire, Stack, dissect};
 
-/// Returns every stack of the test kit with at most one tunnel, and every pair of tunnels over IPv4 and IPv6.
+/// Returns every header stack from the test kit with at most one tunnel, and every pair of tunnels over IPv4 and IPv6.
 pub(crate) fn stacks() -> Vec<Made> {
     let mut stacks = Made::all();
     let networks = [Network::Ipv4, Network::Ipv6];
@@ -19,7 +19,7 @@ pub(crate) fn stacks() -> Vec<Made> {
             }
         }
     }
-    // One FOU port carries one protocol.
+    // A FOU port carries only one protocol.
     stacks.retain(|stack| {
         let mut protocols = fou_protocols(stack);
         protocols.dedup();
@@ -28,12 +28,12 @@ pub(crate) fn stacks() -> Vec<Made> {
     stacks
 }
 
-/// Returns the frame of a stack, with a payload.
+/// Returns a frame with this header stack and a payload.
 pub(crate) fn frame(stack: &Made) -> Vec<u8> {
     stack.packet(&Place::default()).payload_len(5).build()
 }
 
-/// Returns the link type of a stack's frame, and the configured ports of its tunnels.
+/// Returns the link type of a stack's frame, and the ports configured for its tunnels.
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let ports = Ports::ASSIGNED.with_l2tp(Some(L2TP));
@@ -41,10 +41,10 @@ pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     (link, fou.unwrap_or(ports))
 }
 
-/// Format of the L2TPv3 sessions that the test kit builds.
+/// Format of the L2TPv3 sessions in the test kit.
 pub(crate) const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
-/// Returns the protocols that follow FOU headers.
+/// Returns the protocols that follow the stack's FOU headers.
 fn fou_protocols(stack: &Made) -> Vec<u8> {
     let networks = stack.tunnels.iter().skip(1).map(|(network, _)| *network);
     let inside = networks.chain([stack.network]);
@@ -52,8 +52,8 @@ fn fou_protocols(stack: &Made) -> Vec<u8> {
     fou.map(|(_, network)| if network == Network::Ipv4 { 4 } else { 41 }).collect()
 }
 
-/// Dissects a frame and asserts invariants of every result: headers follow each other without gap or overlap, all
-/// inside the frame and inside the declared lengths, and the extent agrees with the end.
+/// Dissects a frame and asserts what must hold for every result: headers follow each other without gaps or overlaps,
+/// lie inside the frame and inside the declared lengths, and the extent agrees with the end.
 #[track_caller]
 pub(crate) fn check(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     let stack = dissect(frame, link, ports);

@@ -1,5 +1,5 @@
 //! Compares the dissector with etherparse, an independent implementation. Both must find the same headers at the same
-//! positions.
+//! offsets.
 
 use etherparse::{
     Ipv6ExtensionSlice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice,
@@ -10,13 +10,13 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
-/// Returns the position of a slice in its frame.
+/// Returns a layer with the offset of its header in the frame.
 fn layer(kind: Kind, frame: &[u8], header: &[u8]) -> Layer {
     let offset = header.as_ptr() as usize - frame.as_ptr() as usize;
     Layer { kind, offset: offset as u16, len: header.len() as u16 }
 }
 
-/// Returns the headers that etherparse finds, or `None` if it reports a further header that only one of the two parsers
+/// Returns the headers that etherparse finds, or `None` if it also finds a header that only one of the two parsers
 /// supports.
 fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     let mut layers = Vec::new();
@@ -66,8 +66,8 @@ fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     Some(layers)
 }
 
-/// Returns the headers on which both parsers must agree: the dissector's headers up to the first that etherparse does
-/// not parse.
+/// Returns the headers on which both parsers must agree: those that the dissector finds before the first one that
+/// etherparse does not parse.
 fn ours(stack: &Stack) -> Vec<Layer> {
     let transport = |kind| matches!(kind, Kind::Tcp | Kind::Udp | Kind::Icmp);
     let mut layers = Vec::new();
@@ -96,7 +96,7 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     layers
 }
 
-/// Compares the two parsers on a frame and returns whether the frame allows a comparison.
+/// Compares the two parsers on a frame. Returns whether the frame could be compared.
 #[track_caller]
 fn compare(frame: &[u8]) -> bool {
     let stack = check(frame, LinkType::Ethernet, &Ports::NONE);
@@ -104,8 +104,8 @@ fn compare(frame: &[u8]) -> bool {
     let Some(mut theirs) = theirs(frame, &packet) else { return false };
     let ours = ours(&stack);
     if stack.stop == Stop::Fragment {
-        // etherparse continues with extension headers after a fragment header, where the payload is the middle of a
-        // datagram.
+        // After a fragment header, etherparse continues with extension headers, but the payload there is the middle of
+        // a datagram.
         theirs.truncate(ours.len());
     }
     assert_eq!(ours, theirs, "{stack}, {:?}: {frame:02x?}", stack.stop);
@@ -185,7 +185,7 @@ fn same_headers_in_frames_of_the_kit() {
     assert!(compared > 1500, "{compared}");
 }
 
-/// Checks that a fragment stops the dissector where it stops etherparse.
+/// Checks that the dissector stops at a fragment where etherparse stops.
 #[test]
 fn fragments_end_both() {
     for fragment in [

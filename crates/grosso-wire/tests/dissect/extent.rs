@@ -1,4 +1,4 @@
-//! Tests how the dissector compares the declared lengths with the bytes that are present.
+//! Tests how the dissector compares declared lengths with the number of bytes present.
 
 use grosso_testkit::Packet;
 use grosso_wire::{Extent, LinkType, Ports, Stack, Stop};
@@ -13,7 +13,7 @@ fn ethernet() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// The Ethernet, IPv4 and TCP headers have 54 bytes in total.
+/// The Ethernet, IPv4 and TCP headers are 54 bytes long in total.
 #[test]
 fn one_level() {
     let packet = || ethernet().ipv4(|ip| ip).tcp(|t| t);
@@ -36,8 +36,8 @@ fn one_level() {
     }
 }
 
-/// The outer total length, the UDP length and the inner total length are each compared with the true length; the frame
-/// has 14 + 20 + 8 + 8 + 14 + 20 + 20 + 10 bytes.
+/// Compares the outer total length, the UDP length and the inner total length with the true length, one after the
+/// other. The frame has 14 + 20 + 8 + 8 + 14 + 20 + 20 + 10 bytes.
 #[test]
 fn levels_combine_to_the_worst() {
     let packet = |outer: u16, udp: u16, inner: u16| {
@@ -86,7 +86,7 @@ fn pppoe_and_ipv6() {
     let pppoe = |len| ethernet().pppoe(move |p| p.len_raw(len)).ipv6(|ip| ip).udp(|u| u);
     assert_eq!(dissected(pppoe(50)).extent, Extent::Exact);
     assert_eq!(dissected(pppoe(51)).extent, Extent::Short);
-    // The IPv6 packet ends after the PPPoE payload.
+    // The IPv6 packet extends past the end of the PPPoE payload.
     assert_eq!(dissected(pppoe(49)).extent, Extent::Short);
     let ip6 = |len| ethernet().ipv6(move |ip| ip.payload_len_raw(len)).udp(|u| u.len_raw(8));
     assert_eq!(dissected(ip6(8)).extent, Extent::Exact);
@@ -127,7 +127,7 @@ fn jumbo_payload_option() {
         (jumbo(true_len + 1).extent, jumbo(true_len + 1).end),
         (Extent::Short, frame_len + 1)
     );
-    // The largest declared length exceeds the 32 bits of the end, which must not wrap.
+    // With the largest declared length, the end does not fit into 32 bits. It must not wrap.
     assert_eq!((jumbo(u32::MAX).extent, jumbo(u32::MAX).end), (Extent::Short, u32::MAX));
     for small in [0, 28, 65535] {
         let stack = jumbo(small);
@@ -135,7 +135,7 @@ fn jumbo_payload_option() {
     }
 }
 
-/// The option counts only where RFC 2675 permits it: first, after a header without a length.
+/// The option counts only where RFC 2675 allows it: as the first option, after an IPv6 header whose length is zero.
 #[test]
 fn jumbo_payload_option_elsewhere_is_ignored() {
     let option = [0xc2, 4, 0, 2, 0, 0];

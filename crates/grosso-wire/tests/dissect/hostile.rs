@@ -1,4 +1,4 @@
-//! Tests corrupted and random frames: nothing panics, and every header stays inside the frame.
+//! Tests corrupted and random frames: the dissector never panics, and every header stays inside the frame.
 
 use grosso_wire::{Kind, LinkType, Ports};
 use grosso_wire::{
@@ -26,7 +26,7 @@ fn single_byte_corruptions() {
     }
 }
 
-/// Tries every value for every byte of two frames, and every length of the frames.
+/// Tries every value for every byte of two frames, and every truncation of them.
 #[test]
 fn every_value_of_every_byte() {
     let all = stacks();
@@ -55,7 +55,7 @@ const LINKS: [LinkType; 7] = [
     LinkType::PppEther,
 ];
 
-/// Generates bytes, preferably values with a special meaning for the dissector.
+/// Generates bytes, with a preference for values that are special to the dissector.
 fn byte() -> impl Strategy<Value = u8> {
     let known = prop::sample::select(
         &[
@@ -97,8 +97,8 @@ proptest! {
         check(&bytes[..len.index(bytes.len())], link, &ports);
     }
 
-    /// Checks the headers' own parsers on the same bytes: they do not panic, options end, and no returned part is
-    /// longer than the input.
+    /// Runs the individual header parsers on the same bytes: they do not panic, option lists end, and no returned part
+    /// is longer than the input.
     #[test]
     fn parsers(bytes in prop::collection::vec(byte(), 0..120)) {
         let len = bytes.len();
@@ -152,7 +152,7 @@ proptest! {
         }
     }
 
-    /// Every header that the dissector lists is accepted by the `parse` function for this header.
+    /// The `parse` function of each header type must accept every header of that type that the dissector reports.
     #[test]
     fn parsers_agree_with_the_dissector(bytes in prop::collection::vec(byte(), 0..200)) {
         for link in LINKS {

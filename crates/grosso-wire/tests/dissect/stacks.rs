@@ -1,11 +1,12 @@
-//! Tests that every header stack of the test kit, and several handwritten frames, are dissected into the right headers.
+//! Tests that the dissector finds the right headers in every header stack of the test kit, and in several handwritten
+//! frames.
 
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, Transport, Tunnel};
 use grosso_wire::{Extent, Kind, LAYERS_MAX, Layer, LinkType, Ports, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
-/// Returns the names of a stack's headers, derived from its parts.
+/// Returns the names of the headers in a stack, derived from its parts.
 fn words(stack: &Made) -> Vec<&'static str> {
     let mut words = vec![match stack.front {
         Front::Bare => "",
@@ -75,7 +76,7 @@ fn every_stack_of_the_kit_is_found() {
     assert!(two_tunnels > 1500, "{two_tunnels}");
 }
 
-/// Every prefix shows exactly the headers that it contains completely.
+/// A prefix of a frame must yield exactly the headers that it contains in full.
 #[test]
 fn a_prefix_shows_the_headers_that_it_holds() {
     for made in stacks() {
@@ -93,7 +94,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
     }
 }
 
-/// Without configured ports, the IP header before an L2TPv3 session is also the last one.
+/// Without configured ports, dissection ends at a UDP header, or at the IP header before an L2TPv3 session.
 #[test]
 fn without_ports_every_udp_header_is_the_last() {
     for made in stacks() {
@@ -113,7 +114,7 @@ fn without_ports_every_udp_header_is_the_last() {
     }
 }
 
-/// Returns the bytes of a line of hexadecimal digits.
+/// Parses a string of hexadecimal digits.
 fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
     let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("ASCII"));
@@ -184,8 +185,8 @@ fn link_types_written_by_hand() {
     holds("", Raw, "", Stop::Truncated);
 }
 
-/// The frame that a device of `ip link add type vxlan` sends, first with an inner ARP request, then with an inner ICMP
-/// echo.
+/// Frames as sent by a device created with `ip link add type vxlan`: the first has an inner ARP request, the second an
+/// inner ICMP echo.
 #[test]
 fn vxlan_written_by_hand() {
     let outer = |ip_len: &str, udp_len: &str| {

@@ -1,4 +1,4 @@
-//! Tests why the dissection ends, rule by rule.
+//! Tests the reasons why dissection ends, rule by rule.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};
@@ -6,7 +6,7 @@ use grosso_wire::{CookieLen, Extent, LAYERS_MAX, LinkType, Ports, Pseudowire, St
 
 use crate::common::{L2TP, check};
 
-/// Asserts the headers of a packet over Ethernet with the assigned ports, and the reason why the dissection ends.
+/// Dissects an Ethernet frame with the assigned ports, and asserts its headers and the reason why dissection ends.
 #[track_caller]
 fn holds(packet: Packet, words: &str, stop: Stop) {
     let stack = check(&packet.build(), LinkType::Ethernet, &Ports::ASSIGNED);
@@ -38,7 +38,7 @@ fn ipv4() {
     let ip = |byte| ethernet().ipv4(move |ip| ip.version_ihl_raw(byte)).tcp(|t| t);
     holds(ip(0x65), "eth", Stop::Malformed);
     holds(ip(0x44), "eth", Stop::Malformed);
-    // The IPv4 and TCP headers have 40 bytes; the total length is 40 as well.
+    // The IPv4 and TCP headers are 40 bytes long, and so is the total length.
     holds(ip(0x4a), "eth ip4", Stop::Truncated);
     holds(ip(0x4b), "eth", Stop::Malformed);
     let length = |len| ethernet().ipv4(move |ip| ip.total_len_raw(len)).tcp(|t| t);
@@ -77,7 +77,7 @@ fn g21_ipv6_extensions() {
     let all = ip().hop_by_hop(|h| h).destination_options(|d| d).routing(|r| r).tcp(|t| t);
     holds(all, "eth ip6 ext6 ext6 ext6 tcp", Stop::Payload);
     holds(ethernet().ipv6(|ip| ip.version(4)).tcp(|t| t), "eth", Stop::Malformed);
-    // Authentication, no next header, mobility.
+    // Authentication header, no next header, mobility header.
     for next in [51, 59, 135] {
         let packet = ethernet().ipv6(move |ip| ip.next_header(next)).payload_len(64);
         holds(packet, "eth ip6", Stop::Unknown);
@@ -131,7 +131,7 @@ fn w50_gre() {
         gre.ipv4(|ip| ip).tcp(|t| t)
     };
     holds(gre(0), "eth ip4 gre ip4 tcp", Stop::Payload);
-    // Bits without a meaning are tolerated; routing and other versions are not.
+    // GRE flags without a meaning are tolerated; a routing flag or another version is not.
     holds(gre(0x0ff8), "eth ip4 gre ip4 tcp", Stop::Payload);
     holds(gre(0x4000), "eth ip4 gre", Stop::Unknown);
     for version in 1..8 {
@@ -166,7 +166,7 @@ fn t5_vxlan_gpe() {
     let nsh = Packet::new().nsh(|n| n).ipv4(|ip| ip).tcp(|t| t);
     holds(inner(0x0c00_0004, nsh), "eth ip4 udp gpe nsh ip4 tcp", Stop::Payload);
     holds(inner(0x0c00_0004, ip4()), "eth ip4 udp gpe", Stop::Malformed);
-    // An unknown protocol; P clear; O set; another version.
+    // An unknown protocol; the P flag clear; the O flag set; another version.
     for flags in [0x0c00_0006, 0x0800_0001, 0x0d00_0001, 0x1c00_0001, 0x2c00_0001] {
         holds(inner(flags, ip4()), "eth ip4 udp gpe", Stop::Unknown);
     }
@@ -196,7 +196,7 @@ fn w21_gue() {
     };
     let (found, ends) = ("eth ip4 udp gue ip4 tcp", "eth ip4 udp gue");
     holds(gue(&[0x00, 4, 0, 0]), found, Stop::Payload);
-    // Excess space; private flags without a field; remote checksum offload.
+    // The header is longer than its fields need; private flags have no field; remote checksum offload.
     holds(gue(&[0x01, 4, 0, 0, 9, 9, 9, 9]), found, Stop::Payload);
     holds(gue(&[0x01, 4, 0, 1, 0, 0, 0, 0]), found, Stop::Payload);
     holds(gue(&[0x02, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36]), found, Stop::Payload);
@@ -205,7 +205,7 @@ fn w21_gue() {
     holds(gue(&[0x00, 4, 0, 2]), ends, Stop::Unknown);
     holds(gue(&[0x01, 4, 0, 1, 0x40, 0, 0, 0]), ends, Stop::Unknown);
     holds(gue(&[0x00, 0, 0, 0]), ends, Stop::Unknown);
-    // Fields longer than the header; variants 2 and 3.
+    // The fields are longer than the header; variants 2 and 3.
     holds(gue(&[0x00, 4, 0, 1]), "eth ip4 udp", Stop::Malformed);
     holds(gue(&[0x01, 4, 0, 1, 0x80, 0, 0, 0]), "eth ip4 udp", Stop::Malformed);
     holds(gue(&[0x80, 4, 0, 0]), "eth ip4 udp", Stop::Malformed);
@@ -234,7 +234,7 @@ fn w10_fou() {
     };
     let ip4 = || Packet::new().ipv4(|ip| ip).tcp(|t| t);
     assert_eq!(fou(4, ip4()), ("eth ip4 udp ip4 tcp".into(), Stop::Payload));
-    // The first bits determine the IP version.
+    // The first bits of the payload determine the IP version.
     assert_eq!(fou(41, ip4()), ("eth ip4 udp ip4 tcp".into(), Stop::Payload));
     let ip6 = Packet::new().ipv6(|ip| ip).tcp(|t| t);
     assert_eq!(fou(4, ip6), ("eth ip4 udp ip6 tcp".into(), Stop::Payload));
@@ -260,7 +260,7 @@ fn t23_l2tp_sessions_are_read_in_the_configured_format() {
     let bare = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[]).without_sublayer());
     let short = Some(Pseudowire { cookie: CookieLen::None, has_sublayer: false });
     assert_eq!(found(inner(bare()), short), whole);
-    // Without a configuration, the dissector does not guess the format of sessions.
+    // Without a configuration, the dissector does not guess the session format.
     assert_eq!(found(inner(bare()), None), ("eth ip4".into(), Stop::Unknown));
     assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Truncated));
 }
@@ -284,14 +284,14 @@ fn w70_esp_in_udp() {
     let esp = |bytes: &[u8]| udp(ESP_PORT).payload(bytes);
     holds(esp(&[0, 0, 16, 0, 0, 0, 0, 1, 9]), "eth ip4 udp esp", Stop::Encrypted);
     holds(esp(&[0xff]), "eth ip4 udp", Stop::Payload);
-    // A keepalive in a padded frame has the length in its UDP header.
+    // A keepalive in a padded frame: its length is known from the UDP header.
     holds(esp(&[0xff]).pad_to(60), "eth ip4 udp", Stop::Payload);
     holds(esp(&[0, 0, 0, 0, 1, 2, 3, 4]), "eth ip4 udp", Stop::Payload);
     holds(esp(&[0, 0, 16, 0, 0, 0, 0]), "eth ip4 udp", Stop::Truncated);
     holds(ethernet().ipv6(|ip| ip).esp(|e| e).payload_len(9), "eth ip6 esp", Stop::Encrypted);
 }
 
-/// A header must lie inside the lengths that outer headers declare, not merely inside the frame.
+/// A header must lie within the lengths that outer headers declare, not merely within the frame.
 #[test]
 fn headers_beyond_a_declared_end_are_cut() {
     let tcp = |len| ethernet().ipv4(move |ip| ip.total_len_raw(len)).tcp(|t| t).payload_len(99);
@@ -316,7 +316,7 @@ fn headers_beyond_a_declared_end_are_cut() {
     holds(ip6, "eth ip6", Stop::Truncated);
 }
 
-/// One header too many changes neither the headers before it nor the extent.
+/// One header beyond the limit changes neither the headers before it nor the extent.
 #[test]
 fn too_deep() {
     let nest = |count: usize| {
@@ -332,7 +332,7 @@ fn too_deep() {
     assert_eq!((stack.stop, stack.extent), (Stop::TooDeep, Extent::Exact));
 }
 
-/// Frames with endless nesting end at the limit.
+/// Frames whose headers are nested without end stop at the limit.
 #[test]
 fn nesting_bombs() {
     let link = [2; 12];
@@ -354,7 +354,7 @@ fn nesting_bombs() {
         assert_eq!((stack.stop, stack.layers().len()), (Stop::TooDeep, LAYERS_MAX), "{name}");
         assert_eq!(stack.last().map(|layer| layer.kind.name()), Some(name));
     }
-    // The longest headers, whose offsets must still fit into 16 bits.
+    // These headers are as long as possible, and their offsets must still fit into 16 bits.
     let longest = [vec![60, 255], vec![0; 2046]].concat().repeat(31);
     let frame = ethernet().ipv6(|ip| ip.next_header(60)).payload(&longest).build();
     let stack = check(&frame, LinkType::Ethernet, &Ports::ASSIGNED);

@@ -1,5 +1,5 @@
-//! Checks that the bits that determine the following headers do not vary within a train. Otherwise, each packet would
-//! have its own shape.
+//! Checks that the bits that determine the next header do not vary within a train. Otherwise, each packet would have a
+//! different shape.
 
 use grosso_testkit::random::Random;
 use grosso_wire::{Kind, Law};

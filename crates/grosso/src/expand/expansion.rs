@@ -268,7 +268,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// Returns the ends of `packets` packets after [`before`].
+    /// Returns the end positions of the first `packets` packets after [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }
@@ -286,9 +286,9 @@ mod tests {
     fn one_for_two_packets_at_their_ends_and_the_last_is_its_own() {
         assert_eq!(expanded(5 * MSS, 6).unwrap(), [MSS, 3 * MSS, 5 * MSS]);
         assert_eq!(expanded(4 * MSS, 5).unwrap(), [MSS, 4 * MSS]);
-        // The acknowledgment ends inside a packet.
+        // The acknowledgment number lies inside a packet.
         assert_eq!(expanded(4 * MSS + 1, 6).unwrap(), [MSS, 4 * MSS + 1]);
-        // Packets beyond this number are not acknowledged.
+        // Packets after this acknowledgment number have not been acknowledged.
         assert_eq!(expanded(3 * MSS, 40).unwrap(), [MSS, 3 * MSS]);
         for packets in 0..4 {
             let number = (packets.max(1) - 1) * MSS;
@@ -303,7 +303,7 @@ mod tests {
             assert_eq!(numbers.len(), (packets as usize / 2).min(EXPANDED_MAX), "{packets}");
             assert!(numbers.is_sorted() && numbers.last() == Some(&((packets - 1) * MSS)));
         }
-        // A repeated or earlier end is ignored.
+        // An end position that repeats or goes backwards is ignored.
         let bytes = packet(|tcp| tcp.ack(7 * MSS));
         let lies = [MSS; 100].into_iter().chain([0, 2 * MSS, MSS]);
         assert_eq!(of(&bytes, lies), Err(Unexpanded::Short));
@@ -370,7 +370,7 @@ mod tests {
         let fragmentable = packet(|ip| ip.df(false), 0);
         assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
         assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
-        // With IP options, the packet is longer than the size that every network must carry unfragmented.
+        // With IP options, the packet is longer than the size that every network must carry without fragmentation.
         let long = |edit: fn(Ipv4) -> Ipv4| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
             packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Sequence number shortly before the wraparound.
+    /// A sequence number just before the wrap.
     const START: u32 = 0xffff_f000;
 
     fn at(offset: u32) -> u32 {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(run.len, 0);
     }
 
-    /// Compares the run with a list of all packet ends.
+    /// Compares the run with a plain list of the end positions of all packets.
     #[test]
     fn any_trains_and_acknowledgments_leave_what_a_list_would() {
         let mut random = 1_u64;
@@ -185,7 +185,7 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        // Miri is several hundred times slower, and its few rounds do not fill the list.
+        // Miri is several hundred times slower, and this few rounds do not fill the list.
         let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
         for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;
@@ -194,7 +194,7 @@ mod tests {
             run.append(at(next), len as usize, size as usize);
             expected.extend((1..=packets).map(|packet| next + (packet * size).min(len)));
             next += len;
-            // Sometimes nothing is acknowledged for a long time.
+            // Now and then, nothing is acknowledged for a long time.
             if dice(2 + round / 100 % 20) == 0 {
                 acknowledged += dice(u64::from(next - acknowledged) + 1) as u32;
                 run.forget(at(acknowledged));

@@ -13,7 +13,7 @@ fn share() -> FairShare {
     FairShare::new(LinkType::Ethernet, Ports::ASSIGNED, 7)
 }
 
-/// Returns for each frame of these flows whether it is dropped if at most `keep` frames may remain.
+/// Returns, for each frame of these flows, whether it is dropped when at most `keep` frames may remain.
 fn shed(flows: &[u16], keep: usize) -> Vec<bool> {
     let mut fair = share();
     flows.iter().for_each(|flow| fair.join(&packet(*flow)));
@@ -81,9 +81,9 @@ fn frames_that_leave_and_join_again_are_counted_once() {
     assert!(fair.waiting.iter().all(|waiting| *waiting == 0));
 }
 
-/// Simulates a ring that a kernel fills and that drops frames while it is full. Two greedy flows send at three times
-/// the service rate, and one packet in 300 belongs to a quiet flow. Returns two loss rates in percent: the quiet
-/// flow's, and the higher of the greedy flows'.
+/// Simulates a ring that the kernel fills and that drops frames while it is full. Two greedy flows send at three times
+/// the service rate, and one packet in 300 belongs to a quiet flow. Returns the loss of the quiet flow and the higher
+/// loss of the two greedy flows, in percent.
 fn lost(is_fair: bool) -> (f64, f64) {
     const SLOTS: usize = 256;
     let mut fair = share();

@@ -220,7 +220,7 @@ mod tests {
     use super::Contents;
     use crate::reassemble::reason::Discard;
 
-    /// Checks every set of codepoints against Linux's `ip_frag_ecn_table`.
+    /// Checks every set of ECN code points against Linux's `ip_frag_ecn_table`.
     #[test]
     fn f21_all_sixteen_combinations_of_code_points() {
         let dropped = Err(Discard::EcnMixed);
@@ -243,7 +243,8 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // The first fragment has the highest codepoint in the set, except CE (3).
+            // Unless the set contains only CE, the first fragment has the highest code point in the set that is not CE
+            // (3).
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

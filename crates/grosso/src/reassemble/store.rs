@@ -411,7 +411,7 @@ mod tests {
 
     use super::{Bit, HEADER_UNITS, PAGE_UNITS, Pages, Store, UNITS_MAX, WORD_UNITS, spans, words};
 
-    /// Compares all short ranges, and some that cross words and pages, bit by bit.
+    /// Compares all short ranges, and some that cross word and page boundaries, bit by bit.
     #[test]
     fn ranges_are_the_bits_of_their_units() {
         for (from, start) in

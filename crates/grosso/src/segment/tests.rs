@@ -51,8 +51,7 @@ fn a_device_gets_no_packet_count_beyond_its_field() {
     }
 }
 
-/// Returns superframes with 100-byte packets in which the identification, the sequence number and the outer header's
-/// checksum wrap.
+/// Returns superframes of 100-byte packets in which the IP ID, the sequence number and the outer checksum wrap.
 fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
     let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
     let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());
@@ -106,7 +105,7 @@ fn an_incremental_header_is_the_header_that_every_packet_has() {
             were_derived += u32::from(fast.incremental.is_some());
         }
     }
-    // Ten stacks, each with four settings and two lengths.
+    // Ten header stacks, each with four settings and two lengths.
     assert_eq!(were_derived, 10 * 4 * 2);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the virtio header rules by number, on packets built with the test kit.
+//! Tests the virtio header rules, by number, on packets built with the test kit.
 
 use std::{collections::BTreeSet, vec::Vec};
 
@@ -35,19 +35,19 @@ impl Case {
         self.describe(Form::Tunnel).unwrap().header
     }
 
-    /// Decodes metadata from `header` instead of the frame's own header.
+    /// Decodes the frame's metadata from `header` instead of its own virtio header.
     fn read(&self, header: VirtioHeader, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
     }
 
-    /// Checks that the frame is refused if its header is changed.
+    /// Checks that the frame is rejected after `change` is applied to its header.
     #[track_caller]
     fn refuses(&self, change: impl FnOnce(&mut VirtioHeader), why: VnetError) {
         self.refuses_as(self.header(), change, why);
     }
 
-    /// Checks that the frame is refused if `header`, which is valid for the frame, is changed.
+    /// Checks that the frame is rejected after `change` is applied to `header`, which is valid for the frame.
     #[track_caller]
     fn refuses_as(
         &self,
@@ -89,7 +89,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let Checksum::Partial { start, offset } = case.meta.checksum else { panic!("partial") };
         let at = usize::from(start) + usize::from(offset);
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
-        // Only the length is missing from the sum.
+        // The sum covers everything in the pseudo-header but the length.
         let length = (whole.len() - usize::from(start)) as u32;
         let sum = u32::from(u16::from_be_bytes([whole[at], whole[at + 1]]));
         let without = (sum + 65_535 - length) % 65_535;
@@ -97,7 +97,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let described = case.describe(Form::Short).unwrap();
         let expected = [whole[at], whole[at + 1]];
         assert_eq!(described.pseudo_sum, Some((at, expected)));
-        // Without a segment size, the frame is a packet with an ordinary partial checksum.
+        // Without a segment size, the frame is a single packet, and its partial checksum has the usual form.
         case.meta.gso = None;
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
     }
@@ -213,7 +213,7 @@ fn v09_a_superframe_of_one_packet_has_no_type() {
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
         assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
     }
-    // A reader treats the frame as a plain packet (rule V6).
+    // The reader must treat the frame as a plain packet (rule V6).
     let case = Case::superframe(tcp4().payload_len(1000), 1000);
     let header = VirtioHeader { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
@@ -342,7 +342,7 @@ fn t12_the_inner_checksum_marks_a_tunnel_for_a_packet_socket() {
 
 #[test]
 fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
-    // Tunnel packets as a program passes them to one send call with `UDP_SEGMENT`.
+    // A program passes these tunnel packets to one send call with `UDP_SEGMENT`.
     let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
     let messages = [1, 2, 3].map(message);
     let outer = |payload: &[u8]| {
@@ -379,7 +379,7 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
     for message in &messages {
         let segment = segments.write_next(&mut packet).unwrap().unwrap();
         assert_eq!(segment.meta.checksum, Checksum::Partial { start, offset });
-        // The identification increases from packet to packet.
+        // The IP ID increases from packet to packet.
         let mut expected = outer(message).build_partial().0;
         expected[18..20].copy_from_slice(&packet[18..20]);
         expected[24..26].copy_from_slice(&packet[24..26]);
@@ -392,8 +392,8 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
 
 #[test]
 fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
-    // This frame looks as it would in a capture on the sender: the inner checksum is left to the receiver, and the
-    // outer one to the device.
+    // A capture on the sender would show this frame: the inner checksum is left to the receiver, and the outer checksum
+    // to the device.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let frame = packet.payload_len(3000).build_superframe().0;
@@ -441,7 +441,7 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
         let at = start + offset;
         let checksum = |frame: &[u8]| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
         let pseudo_sum = checksum(&partial);
-        // Sums are modulo 65535, and adding a word lowers their complement by the value of that word.
+        // Sums are modulo 65535. Adding a word lowers the complement of the sum by that word.
         let word = (checksum(&with(0).build()) + 65_535 - pseudo_sum) % 65_535;
         let frame = with(word as u16).build();
         assert_eq!(checksum(&frame), pseudo_sum);
@@ -458,7 +458,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Tests that arbitrary headers from a guest, combined with arbitrary frames, are either refused or consistent.
+    /// Tests that arbitrary headers from a guest, with arbitrary frames, are either rejected or consistent.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],
@@ -486,7 +486,7 @@ proptest::proptest! {
             if let Some(gso) = meta.gso {
                 assert!(gso.untrusted && gso.segments > 1);
             }
-            // Decoded metadata can be encoded again if the form can express it.
+            // The decoded metadata can be encoded again if the form can express it.
             let _ = describe(&frame, frame.len(), &stack, &meta, form);
         }
     }

@@ -109,7 +109,7 @@ mod tests {
         Names::new(OsStr::new(stem), turning, NOON_S)
     }
 
-    /// Returns the names of the first `count` files, assuming that every packet arrives when the current file is full.
+    /// Returns the names of the first `count` files when every packet finds the current file full.
     fn when_full(stem: &str, files: Option<u64>, count: usize) -> Vec<String> {
         let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
         let mut names = names(stem, turning);
@@ -142,7 +142,7 @@ mod tests {
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
         assert_eq!(names.rotate(|| NOON_S + 9, u64::MAX), FileRotation::Same);
-        // A file's period starts with its first packet, no matter how long the gap before it was.
+        // A file's period starts with its first packet, however long the gap before that packet is.
         assert_eq!(names.rotate(|| NOON_S + 25, 0), FileRotation::Next);
         assert_eq!(shown(&names), "x-1700000025");
         assert_eq!(names.rotate(|| NOON_S + 34, 0), FileRotation::Same);

@@ -17,7 +17,7 @@ fn the_examples_are_read() {
     let nic = |setting: usize| &file.settings[setting].paths[0];
     assert!(!nic(0).coalesce && nic(1).coalesce);
     assert_eq!((nic(1).profile.name.as_ref(), nic(2).profile.name.as_ref()), ("linux", "inet-lro"));
-    // A setting keeps those values of the path that it does not change.
+    // A setting overrides only some values of the path and keeps the others.
     assert!((0..3).all(|setting| nic(setting).profile.limits.hold_ns == 100_000));
     assert_eq!((file.traffic.hosts, file.traffic.to.to_string()), ([0, 2], "10.93.2.1".into()));
     assert_eq!((file.runs, file.time, file.claims.len()), (5, Duration::from_secs(1), 4));
@@ -61,7 +61,7 @@ fn errors_have_their_position() {
         assert!(error.contains(expected), "{error}");
         let line = LRO.split(from).next().unwrap().matches('\n').count() + 1;
         let shown: usize = error.split(':').next().unwrap().parse().unwrap();
-        // The error may point to the start of the table, above the wrong key.
+        // The error may name the line where the table starts, above the invalid key.
         assert!((1..=line).contains(&shown), "{error}: line {line}");
     };
     said("forwards = true", "forward = true", "did you mean forwards?");

@@ -1,5 +1,4 @@
-//! Tests that suggested settings are accepted by the programs that they name. The lab prints these suggestions below
-//! its tables.
+//! Tests that each setting the lab suggests below its tables is accepted by the program that the suggestion names.
 
 use std::{path::Path, process::Command as Program};
 
@@ -17,7 +16,7 @@ use crate::{
     tunnel::describe,
 };
 
-/// Returns the suggested settings of all experiments.
+/// Returns the tunables from all experiments.
 fn knobs() -> Vec<&'static str> {
     let each = [
         AckFindings::KNOBS,
@@ -31,8 +30,7 @@ fn knobs() -> Vec<&'static str> {
     each.concat().iter().flat_map(|knob| knob.turn).copied().collect()
 }
 
-/// Calls `judge` for every suggestion that begins with `start`, passing the text after `start`. Returns how many there
-/// are.
+/// Passes the rest of each tunable that begins with `start` to `judge`. Returns the number of these tunables.
 fn each(start: &str, judge: impl Fn(&str) -> Result<(), String>) -> usize {
     let of_it = knobs().into_iter().filter_map(|knob| knob.strip_prefix(start));
     let judged =
@@ -117,14 +115,14 @@ fn ethtool_settings_are_ethtool_arguments() {
     }
 }
 
-/// Checks that ethtool knows the options, even if the device does not support them.
+/// Checks that ethtool knows these options. The device need not support them.
 fn ethtool(words: &str) -> Result<(), String> {
     let said = on_a_device(&format!("ethtool {words} 2>&1 || true"))?;
     let unknown = ["unknown parameter", "bad command line", "bit name not found"];
     if unknown.iter().any(|what| said.contains(what)) { Err(said) } else { Ok(()) }
 }
 
-/// Runs a shell command line in which `DEV` stands for a private device, and returns its output.
+/// Runs a shell command line, with DEV replaced by a private device, and returns its output.
 fn on_a_device(line: &str) -> Result<String, String> {
     let made = format!("ip link add DEV type veth peer name PEER && {line}");
     let output = Program::new("unshare").args(["-Urn", "sh", "-c", &made]).output();
@@ -173,10 +171,10 @@ fn has(file: &str) -> Result<(), String> {
     if Path::new(file).exists() { Ok(()) } else { Err(format!("no {file}")) }
 }
 
-/// First words of the suggestions: Grosso's own commands, and commands of other programs.
+/// Prefixes of tunables: first Grosso commands, then commands of other programs.
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
-/// Suggestion that names no program, so it is not tested.
+/// Advice that names no program and therefore cannot be tested.
 const ADVICE: &str = "count acknowledged bytes, not acknowledgments (RFC 3465)";
 /// Tunnel arguments, starting with the type, to which suggested options are added.
 const TUNNELS: [&str; 3] = [

@@ -1,4 +1,4 @@
-//! Tests the appearance of the screen, and the effect of keys.
+//! Tests what the screen looks like and what the keys do.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::observe::{control::Answer, reading::DeviceReading};
 
-/// Returns a reading after this many seconds: a NIC under load, and a TUN device whose packets are reordered.
+/// Returns the counters after this many seconds: a NIC under load, and a TUN device whose packets are reordered.
 fn answer(seconds: u64) -> Answer {
     let device = |device: &str, peer: &str, counters: &[(&str, u64)]| DeviceReading {
         path: "edge".to_owned(),
@@ -113,7 +113,7 @@ fn a_small_terminal_has_all_devices_and_whole_columns() {
     press(&mut monitor, "?");
     let help = drawn(&monitor, 60, 15);
     assert!(help.contains("timestamp, PSH, sequence gap, hold time"), "{help}");
-    // The details are hidden if they would displace devices.
+    // The details are hidden because they would leave no room for some devices.
     press(&mut monitor, "?");
     assert!(drawn(&monitor, 60, 10).lines().count() == 10);
     assert!(!drawn(&monitor, 60, 10).contains("process 1234"));
@@ -170,7 +170,8 @@ fn keys_do_what_the_help_lists() {
     monitor.key(KeyEvent::from(KeyCode::Down));
     monitor.key(KeyEvent::from(KeyCode::Down));
     assert_eq!(monitor.chosen, 1, "there are two");
-    // The sixth column counts wrong checksums. After sorting by it, the second device comes first and stays chosen.
+    // The sixth column counts bad checksums. Sorting by it moves the second device to the top, and that device stays
+    // selected.
     press(&mut monitor, "ssssss");
     assert_eq!((names(&monitor), monitor.chosen), (vec!["tn1".into(), "eth0".into()], 0));
     press(&mut monitor, "sssssss");
@@ -201,7 +202,7 @@ fn a_program_that_began_anew_has_no_rates_from_before() {
     let mut again = answer(1);
     again.pid = 99;
     assert_eq!(rates(&[answer(5)], &[again]), []);
-    // Another program has the same process ID: its counters are smaller, because they start at zero.
+    // Another program has been given the same process ID. Its counters start at zero, so they are smaller.
     let mut same = answer(1);
     same.ts_ns = answer(6).ts_ns;
     let rates = rates(&[answer(5)], &[same]);

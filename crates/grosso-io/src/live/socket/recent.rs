@@ -105,14 +105,14 @@ mod tests {
         recent.remember(true);
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));
-        // The message quotes fewer bytes than were recorded, or a byte differs.
+        // The message quotes fewer bytes than were recorded, or one byte differs.
         assert!(!recent.has(&quote(&sent[..95], 17)));
         for at in 0..96 {
             let mut other = sent.to_vec();
             other[at] ^= 1;
             assert!(!recent.has(&quote(&other, 17)), "{at}");
         }
-        // The IP header of a raw socket's packet is not compared.
+        // For a packet from a raw socket, the IP header is not compared.
         let raw = &[vec![7; ipv6::HEADER_LEN], packet(2, 1300)].concat()[..];
         recent.sent(BuiltHeaders::Ip, raw.chunks(50));
         assert!(recent.has(&quote(&raw[ipv6::HEADER_LEN..], 47)));

@@ -471,7 +471,7 @@ mod tests {
     const ENETDOWN: i32 = 100;
     const ENOBUFS: i32 = 105;
 
-    /// Returns a sender with a queued message of three datagrams.
+    /// Returns a sender with one queued message that contains three datagrams.
     fn sender() -> SocketSender {
         let mut sender = SocketSender::new(Ports::ASSIGNED, true);
         let outer = Outer {

@@ -1,4 +1,4 @@
-//! Tests of transmission with a fake kernel, because a real kernel accepts nearly every frame (B31).
+//! Tests transmission against a fake kernel, because a real kernel accepts nearly every frame (B31).
 
 use grosso::{
     Meta,
@@ -10,7 +10,7 @@ use grosso_wire::virtio::{GSO_NONE, GSO_TCP_IPV4, HEADER_LEN, VirtioHeader};
 
 use super::*;
 
-/// A fake kernel that refuses the configured frames, and accepts a limited number of frames at once.
+/// A kernel that rejects chosen frames and accepts only a limited number of frames at once.
 #[derive(Default)]
 struct Fake {
     taken: Vec<Vec<u8>>,
@@ -18,7 +18,7 @@ struct Fake {
     refuses: Option<Refusal>,
 }
 
-/// Headers to refuse, and the error for them.
+/// A predicate for headers to reject, and the error code to return.
 type Refusal = (fn(&VirtioHeader) -> bool, i32);
 
 impl Fake {
@@ -80,7 +80,7 @@ fn segment(i: u32) -> Packet {
     packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000)
 }
 
-/// Returns a superframe of five packets, and its packets with partial checksums.
+/// Returns a superframe of five packets, and the packets themselves with partial checksums.
 fn superframe() -> (Vec<u8>, Meta, Vec<Vec<u8>>) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(0)).tcp(|t| t.sequence(0));
     let (frame, start, offset) = packet.payload_len(5000).build_superframe();
@@ -146,7 +146,7 @@ fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
     tx_offload.enqueue(&[&frame], &meta);
     tx_offload.enqueue(&[&behind], &Meta::default());
     let expected = [&[before][..], &packets, &[behind]].concat();
-    // The kernel accepts one frame at a time, so only some of the segments are sent at once.
+    // The kernel accepts one frame at a time, so only some of the segments are sent immediately.
     for sent in 1..=expected.len() {
         fake.room = 1;
         let flushed = tx_offload.flush(&mut fake).unwrap();
@@ -245,7 +245,7 @@ fn b31_a_tagged_superframe_is_cut_with_its_tag() {
 
 #[test]
 fn a_superframe_that_no_virtio_header_describes_is_segmented() {
-    // The frame has more datagrams than the kernel accepts at once (rule V4).
+    // The frame contains more datagrams than the kernel accepts at once (rule V4).
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(200 * 10);
     let (frame, start, offset) = packet.build_superframe();
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };

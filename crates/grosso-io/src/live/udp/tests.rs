@@ -13,13 +13,13 @@ use grosso_wire::{Kind, LinkType};
 use super::*;
 use crate::port::Transmitted;
 
-/// Two ports on the loopback device. Frames are sent from one port to the other.
+/// Two ports on the loopback device; one sends frames to the other.
 struct Ends {
     near: UdpPort,
     far: UdpPort,
 }
 
-/// Addresses of the endpoints: one UDP port on two addresses over IPv4, two UDP ports on one address over IPv6.
+/// Local addresses: over IPv4, one UDP port on two addresses; over IPv6, two UDP ports on one address.
 const PLACES: [[&str; 2]; 2] = [["127.0.0.1:0", "127.0.0.2:0"], ["[::1]:0", "[::1]:0"]];
 
 impl Ends {
@@ -33,7 +33,7 @@ impl Ends {
         Self { near, far }
     }
 
-    /// Returns a frame from the near port to the far port. It is a VXLAN frame if the far port is configured for VXLAN.
+    /// Returns a frame from the near port to the far port: a VXLAN frame if the far port is configured for VXLAN.
     fn frame(&self, source_port: u16, payload: usize) -> Vec<u8> {
         let (near, far) = (self.near.local(), self.far.local());
         let outer = match (near.ip(), far.ip()) {
@@ -56,7 +56,7 @@ impl Ends {
         Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
-    /// Receives until at least `count` frames have arrived, and returns them.
+    /// Receives until at least `count` frames have arrived, then returns them.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -76,10 +76,10 @@ impl Ends {
     }
 }
 
-/// Time to wait for a datagram before concluding that none will arrive.
+/// Time to wait for a datagram before giving up.
 const STALLED: Duration = Duration::from_secs(6);
 
-/// Returns the packets of a superframe, as the engine segments it.
+/// Returns the packets into which the engine segments a superframe.
 fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     let slices = [frame];
     let cut = Segments::new(&slices, meta, LinkType::Raw, ports, Outgoing::default());
@@ -92,7 +92,7 @@ fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Returns the parts of a frame that a socket preserves: addresses and fields of the outer headers, and the payload.
+/// Returns what a socket preserves of a frame: addresses and fields of the outer headers, and the payload.
 fn kept(frame: &[u8]) -> (SocketAddr, u8, u8, Vec<u8>) {
     let outer = Outer::parse(frame, BuiltHeaders::Udp).unwrap();
     (outer.destination, outer.traffic_class, outer.hop_limit, frame[outer.len..].to_vec())
@@ -116,7 +116,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
             let meta = Meta { gso: Gso::every(1398), ..Meta::default() };
             let expected = packets(&frame, &meta, &ports);
             assert_eq!(expected.len(), 45);
-            // The slices do not match the packets.
+            // The slice boundaries differ from the packet boundaries.
             let slices = [&frame[..300], &frame[300..9000], &frame[9000..]];
             assert_eq!(ends.near.transmit(&slices, &meta).unwrap(), Transmitted::Taken);
             let received = ends.receive(45);
@@ -134,8 +134,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the superframe's
-/// segment size as if the datagram consisted of merged datagrams.
+/// Checks a UDP superframe inside a datagram from a kernel on the same host. The socket reports the superframe's
+/// segment size, as if the datagram consisted of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
@@ -146,8 +146,8 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
             inner.udp(|udp| udp).payload_len(payload).build()
         };
         let inside = 8 + 14 + 20 + 8;
-        // Three cases: one datagram with a superframe, ten datagrams of 1000 bytes, and ten datagrams. In the third,
-        // the first header declares more bytes than all ten datagrams together.
+        // There are three cases: one datagram that contains a superframe; ten datagrams of 1000 bytes; and ten such
+        // datagrams whose first header declares more bytes than all ten contain.
         let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
         let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
         let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];
@@ -171,7 +171,7 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
     }
 }
 
-/// Receives frames and returns whether there were any.
+/// Receives frames and returns whether any arrived.
 fn received_so_far(port: &mut UdpPort, each: &mut dyn FnMut(Frame<PortBuffer>)) -> bool {
     port.receive(0, 64, each).unwrap() > 0
 }
@@ -204,7 +204,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
         let frame = ends.frame(40000 + i * 625, 100 + usize::from(i));
         let mut partial = frame.clone();
         let tcp = frame.len() - 120 - usize::from(i);
-        // The pseudo-header sum of another packet is also possible: completion sums any value of the field.
+        // The checksum field may even contain another packet's pseudo-header sum: completion works for any value.
         partial[tcp + 16..tcp + 18].copy_from_slice(&[0x12, 0x34]);
         let meta = Meta {
             checksum: Checksum::Partial { start: tcp as u16, offset: 16 },
@@ -240,7 +240,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // The port is configured to let the kernel segment datagrams without a checksum, which the kernel cannot do.
+    // The port is configured to let the kernel segment datagrams that have no checksum, but the kernel cannot do that.
     let ports = ends.ports();
     ends.near.port.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };

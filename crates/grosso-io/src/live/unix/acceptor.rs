@@ -139,7 +139,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // Accepting on a socket that is not listening fails just as if no descriptor were free.
+        // Accepting on a socket that is not listening takes the same error path as running out of file descriptors.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -234,7 +234,7 @@ mod tests {
         port::Transmitted,
     };
 
-    /// Returns an endpoint whose socket buffer holds a few kilobytes, and its peer.
+    /// Returns an endpoint whose socket buffer holds only a few kilobytes, and its peer.
     fn ends(folder: &tempfile::TempDir) -> (StreamEnd, UnixStream) {
         let options = UnixOptions::new(folder.path().join("s"));
         let mut end = StreamEnd::open(&options, 2000).unwrap();

@@ -409,7 +409,7 @@ const UNNOTIFIED_MAX: usize = 32;
 mod tests {
     use super::{LOOKS_MAX, Patience, SLEEPS_OF_A_TRIAL};
 
-    /// Counts the polls before a sleep.
+    /// Returns how often the ring is polled before the next sleep.
     fn looks(patience: &mut Patience) -> u16 {
         (0..).take_while(|_| patience.looks_again(false)).count() as u16
     }
@@ -422,7 +422,7 @@ mod tests {
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
             assert!(!patience.looks_again(true), "no polling while notifications are enabled");
-            // Frames that arrive now are not a point in favor of polling.
+            // Frames that arrive now are no evidence that polling helps.
             patience.found(true);
         }
         for _ in 0..1000 {

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((table.entries.len(), table.unlearned), (4, 196));
         assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
         assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
-        // One address is used again before it expires; the others expire.
+        // One address is used again before it expires; the others do expire.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.entries.len(), 2);

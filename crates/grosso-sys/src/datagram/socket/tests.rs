@@ -6,7 +6,7 @@ use crate::calls::observe;
 use crate::errno::ErrorClass;
 use crate::wait::{Interest, wait_for};
 
-/// Loopback addresses of both families.
+/// Loopback addresses for IPv4 and IPv6.
 const LOOPBACK: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
 fn builder(address: &str) -> DatagramSocketBuilder {

@@ -1,4 +1,4 @@
-//! Tests of the sending side with a port that fails or fills up at a chosen frame.
+//! Tests the sending side with a port that fails or is full at any chosen frame.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use grosso_testkit::Packet;
 
 use super::*;
 
-/// Port that accepts a chosen number of frames and then fails or is full.
+/// A port that accepts a chosen number of frames and then fails or is full.
 struct Mock {
     features: Features,
-    /// Packets that the port accepted. Superframes are segmented.
+    /// Packets that the port accepted. Superframes are stored as segments.
     packets: Vec<Vec<u8>>,
     frames: usize,
-    /// Number of frames to accept.
+    /// Number of frames that the port accepts at first.
     room: usize,
     then: Then,
-    /// Number of frames to reject after that.
+    /// Number of frames rejected so far.
     rejected: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Full,
-    /// The port reports twice that it has no room, and then accepts frames again.
+    /// Twice, the port reports that it is full; then it accepts frames again.
     Briefly,
     Gone,
     Broken,
@@ -64,7 +64,7 @@ impl Transmit for Mock {
     }
 }
 
-/// Port that collects complete packets in a list.
+/// A port that segments superframes and collects the packets in a list.
 struct Segmented<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Transmit for Segmented<'_> {
@@ -82,7 +82,8 @@ impl Transmit for Segmented<'_> {
     }
 }
 
-/// Returns packets of three interleaved flows: two TCP flows, which merge, and a UDP flow with unequal lengths.
+/// Returns packets of three interleaved flows: two TCP flows, which merge, and a UDP flow with datagrams of unequal
+/// length.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |port: u16, i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -107,7 +108,7 @@ fn superframes() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// Groups packets by flow, which the source port identifies.
+/// Sorts packets by flow. The source port identifies the flow.
 fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = packets.to_vec();
     packets.sort_by_key(|packet| packet[20..22].to_vec());
@@ -164,7 +165,7 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
             if let Ok(taken) = result {
                 assert_eq!(taken, sent, "{case}");
             }
-            // The device works again: the second call sends each remaining packet once, with every flow in order.
+            // The device works again: the second call sends each remaining packet once, and each flow stays in order.
             merger.port.room = usize::MAX;
             merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");

@@ -1,4 +1,4 @@
-//! Tests with a device without offloads that accepts a chosen number of packets and then fails.
+//! Tests a device without offloads that accepts a chosen number of packets and then fails.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -46,7 +46,7 @@ fn writer(device: &Arc<Utun>, wanted: Features) -> Merger<Vec<u8>, PlainWriter<U
     Merger::new(LinkType::Raw, writer, Trust::Verify)
 }
 
-/// Returns 20 TCP packets of one flow with 100 bytes each, interleaved with UDP datagrams.
+/// Returns 20 TCP packets of one flow, with 100 bytes each, interleaved with UDP datagrams.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -115,7 +115,7 @@ fn packets_are_received_once_and_in_order_also_after_a_wait() {
     let (mut received, mut buffers) = (Vec::new(), Vec::new());
     for max in [1, 7, 64] {
         reader.wait().unwrap();
-        // A second wait returns immediately.
+        // Waiting a second time returns immediately.
         reader.wait().unwrap();
         let before = received.len();
         let count = reader.receive(max, &mut |frame| {

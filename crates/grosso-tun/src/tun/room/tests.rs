@@ -1,4 +1,4 @@
-//! Tests that the caller's buffers contain the packets that `recv` would pass to its callback.
+//! Tests that the caller's buffers receive the same packets that `recv` would pass to its callback.
 
 use grosso::{features::Features, meta::Gso};
 use grosso_testkit::Packet;
@@ -8,8 +8,8 @@ use super::*;
 const HEAD: usize = 16;
 const TAIL: usize = 24;
 
-/// Returns a superframe as the kernel passes it. Its packets have 1000 bytes of payload, except that the last may be
-/// shorter.
+/// Returns a superframe in the form that the kernel delivers. Each packet has 1000 bytes of payload; the last may have
+/// fewer.
 fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     let mut frame = Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload_len).build();
     let stack = grosso_wire::dissect(&frame, LinkType::Raw, &Ports::ASSIGNED);

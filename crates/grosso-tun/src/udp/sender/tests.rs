@@ -1,4 +1,4 @@
-//! Tests of the sending side with a mock kernel that rejects messages, or fails in the middle of a list.
+//! Tests the sending side with a mock kernel that rejects messages and fails in the middle of a list.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 const ECONNREFUSED: i32 = 111;
 
-/// Mock kernel with one answer per call: the maximum number of messages to accept, or an error.
+/// A mock kernel with one scripted result per call: the maximum number of messages to accept, or an error.
 #[derive(Default)]
 struct Mock {
     answers: VecDeque<Result<usize, i32>>,
-    /// Datagrams that were sent.
+    /// Datagrams sent so far.
     sent: Vec<Vec<u8>>,
-    /// Error code for messages with segments, or `None` to accept them.
+    /// Error code for segmented messages, or `None` to accept them.
     rejects_segments: Option<i32>,
 }
 
@@ -50,7 +50,7 @@ fn sending() -> Sending {
     Sending { segments: true, hop_limit: 64, stats: UdpStats::default() }
 }
 
-/// Returns payloads of unequal lengths, so that each needs its own message.
+/// Returns payloads of unequal length, so that each needs a separate message.
 fn payloads() -> Vec<Vec<u8>> {
     (1..=40_u8).map(|i| vec![i; i.into()]).collect()
 }
@@ -104,7 +104,7 @@ fn an_icmp_error_of_an_earlier_datagram_loses_no_other_one() {
     sending.send(&mut kernel, &mut rest, MaySegment::Yes).unwrap();
     assert_eq!(kernel.sent, payloads);
     assert_eq!(sending.stats.lost, 0);
-    // A datagram that the kernel refuses twice counts as lost, so that the call ends.
+    // If the kernel rejects the same datagram twice, it counts as lost, so that the call terminates.
     kernel.answers = [Err(ECONNREFUSED), Err(ECONNREFUSED)].into();
     sending.send(&mut kernel, &mut &list[..1], MaySegment::Yes).unwrap();
     assert_eq!(sending.stats.lost, 1);

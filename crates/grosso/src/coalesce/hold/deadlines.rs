@@ -110,7 +110,7 @@ mod tests {
     use super::{Deadlines, TrainId};
     use crate::coalesce::slots::slot_map::Id;
 
-    /// Compares the heap with a map that is searched completely in each step.
+    /// Compares the heap with a map that is searched from start to end every time.
     #[test]
     fn the_earliest_is_always_first() {
         let mut deadlines = Deadlines::default();

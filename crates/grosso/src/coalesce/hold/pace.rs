@@ -196,7 +196,7 @@ mod tests {
     const HOLD_NS_MAX: u64 = 100_000;
     const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
-    /// Returns the pace of a flow after `count` packets, one every `gap_ns`.
+    /// Returns the pace of a flow after `count` packets that arrive `gap_ns` apart.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
         (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
@@ -217,7 +217,7 @@ mod tests {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
-        // At 32 packets per 40 us, 64 KiB take 56 us. The 40 us between polls are added.
+        // At 32 packets per 40 us, 64 KiB take 56 us. The 40 us between two polls come on top.
         assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
-        // 64 KiB at 1448 bytes per 1200 ns, plus one gap.
+        // At 1448 bytes per 1200 ns, this is how long 64 KiB take, plus one gap.
         assert_eq!(steady(1000, 1200).hold_ns(&COMMON), 65536 * 1200 / 1448 + 1200);
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
@@ -281,11 +281,11 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// Returns the pace of a flow with these numbers of packets in consecutive rounds of 10 ms.
+    /// Returns the pace of a flow with these packet counts in consecutive rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);
-        // The last packet starts another round, which completes the one before it.
+        // The last packet starts one more round, which ends the previous round.
         for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
             (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, &COMMON));
         }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(cap(&[160, 160, 160]), 10);
         assert_eq!(cap(&[860, 860, 860]), SEGMENTS_MAX, "1 Gb/s and 10 ms");
         assert_eq!(cap(&[10, 10]), SEGMENTS_MIN);
-        // Each round has twice as many packets as the round before it, as in slow start.
+        // Each round has twice as many packets as the previous one, as in slow start.
         assert_eq!(cap(&[80, 160, 320]), 320 / 16 / 2);
         assert_eq!(cap(&[80, 160, 320, 320]), 320 / 16);
         assert_eq!(cap(&[320, 479]), 479 / 16, "less than one and a half times the previous round");
@@ -313,7 +313,7 @@ mod tests {
         assert!(!steady(1, 0).is_blind(&COMMON), "one packet is not a burst");
         assert_eq!(pace.segments_max(PAYLOAD as u16, &common), SEGMENTS_MAX);
         assert_eq!(pace.hold_ns(&common), 10_000);
-        // The measured time is longer than the configured one and overrides it.
+        // The measured round-trip time is longer than the configured one and takes precedence.
         pace.learn_round_trip(10_000_000);
         assert_eq!(
             pace.segments_max(PAYLOAD as u16, &common),

@@ -239,7 +239,7 @@ mod tests {
             None,
             "the request was already answered"
         );
-        // In the other direction, a round trip is the sum of both response times.
+        // In the other direction, a round trip is the sum of both endpoints' response times.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut observed, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
@@ -250,7 +250,8 @@ mod tests {
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
         assert_eq!(observe(&mut observed, &near(100, 7), 0), None);
-        // Several packets from the near endpoint have the same timestamp. The measurement starts with the first.
+        // Several packets from the near endpoint have the same timestamp. The measurement starts with the first of
+        // them.
         assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS / 2), None);
         assert_eq!(
             observe(&mut observed, &far(8, 99), FAR_NS / 2),
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS + 1), None, "observed before");
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS + 2), None);
-        // A longer measurement does not raise the minimum.
+        // A longer measurement does not raise the recorded minimum.
         assert_eq!(observe(&mut observed, &near(101, 7), 2 * FAR_NS), None);
         assert_eq!(observe(&mut observed, &far(8, 101), 4 * FAR_NS), Some(FAR_NS));
     }
@@ -280,16 +281,17 @@ mod tests {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
-        // A second SYN is sent because the first was lost or the answer is slow. The answer may be to either.
+        // A second SYN is sent because the first was lost or the reply is slow. It is unknown which SYN the reply
+        // belongs to.
         assert_eq!(observe(&mut observed, &syn, FAR_NS), None);
         let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
         assert_eq!(observe(&mut observed, &reset, FAR_NS + 1), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut observed, &acknowledgment, 3 * FAR_NS), Some(3 * FAR_NS));
-        // A late packet of the handshake starts no measurement.
+        // A late handshake packet does not start a measurement.
         assert_eq!(observe(&mut observed, &syn, 4 * FAR_NS), None);
         assert_eq!(observe(&mut observed, &acknowledgment, 4 * FAR_NS + 1), None);
-        // The next connection uses the same ports.
+        // A new connection uses the same ports.
         let again = tcp(false, 0, |t| t.sequence(5000).no_ack().syn());
         assert_eq!(observe(&mut observed, &again, 5 * FAR_NS), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(5001).ack(7));
@@ -321,7 +323,7 @@ mod tests {
         assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
         let third = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut observed, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
-        // The next connection between these endpoints opens slowly.
+        // The handshake of the next connection between these endpoints is slow.
         let syn = tcp(false, 0, |t| t.sequence(5099).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 10 * FAR_NS), None);
         let answer = tcp(true, 0, |t| t.sequence(9000).ack(5100).syn());

@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
         let mut batch = Batcher::new(8);
-        // A batch of eight has sixteen slots; the third and the fourth flow collide in one of them.
+        // A batch of eight packets has sixteen slots. The third and the fourth flow share one of them.
         let flows = [1, 3, 5, 3, 21, 5, 1, 21].map(FlowHash::new);
         for round in 0..2 {
             assert_eq!(batch.since_ns(), None);

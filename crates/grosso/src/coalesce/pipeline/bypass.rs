@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn packets_that_are_never_joined_pass_for_a_while() {
         let mut probe = Probe::new(&Profile::linux());
-        // The limits are reached after two packets of 154 bytes each.
+        // Each limit is reached after two packets of 154 bytes.
         let bypass = Bypass { probe_bytes: 300, joined_min: 1, skip_bytes: 300 };
         let mut stage = Bypasser::new(bypass);
         for (index, expected) in
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// Checks that a packet skips the stage only if it cannot end the trial, and that the trial counts it as if the
-    /// stage had examined it.
+    /// Checks that packets skip the stage only if they cannot end the trial, and that the trial counts them as if the
+    /// stage had examined each of them.
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();
@@ -202,7 +202,7 @@ mod tests {
         let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.observed.flow));
         assert_eq!(state(&some), state(&all));
         assert_eq!(Stage::<Vec<u8>>::bypass_max(&some, &predicted), 0);
-        // Verifying checksums costs nothing if the device has already done so.
+        // Checksums that the device has already verified cost no time.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
         let trusted =
             Predicted { observed: Observed { meta: &meta, ..predicted.observed }, ..predicted };

@@ -313,7 +313,7 @@ mod tests {
         let whole = datagram.payload_len(3000).build();
         let fragments = cut(&whole, 1480).unwrap();
         let words: Vec<_> = fragments.iter().map(|f| u16::from_be_bytes([f[20], f[21]])).collect();
-        // DF is kept, MF is set in all fragments except the last, and offsets count 8-byte units.
+        // DF is kept, MF is set in every fragment but the last, and offsets are in units of 8 bytes.
         assert_eq!(words, [0x6000, 0x6000 | 185, 0x4000 | 370]);
         assert!(fragments.iter().all(|f| f[18..20] == [0, 77]));
         assert!(fragments.iter().all(|f| f[16..18] == ((f.len() - 14) as u16).to_be_bytes()));
@@ -328,7 +328,7 @@ mod tests {
         let whole = datagram.payload_len(2000).build();
         let fragments = cut(&whole, 1448).unwrap();
         for (i, fragment) in fragments.iter().enumerate() {
-            // Fixed header, hop-by-hop header announcing the fragment header, which announces UDP.
+            // The fixed header is followed by hop-by-hop options, then a fragment header, then UDP.
             assert_eq!((fragment[20], fragment[54], fragment[62], fragment[63]), (0, 44, 17, 0));
             assert_eq!(fragment[18..20], ((fragment.len() - 54) as u16).to_be_bytes());
             let offset = i as u16 * 1448;

@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Checks that shorter ICVs are prefixes of the longest one (RFC 4106 section 6).
+    /// Checks that each shorter ICV is a prefix of the longest one (RFC 4106 section 6).
     #[test]
     fn shorter_icvs_are_the_beginning_of_the_longest() {
         let key = KeyMaterial::aes_gcm(&[3; 36]).unwrap();

@@ -31,7 +31,7 @@ fn udp(destination: u16) -> Udp {
     }
 }
 
-/// Returns an endpoint for every tunnel type over this IP version.
+/// Returns an endpoint of every tunnel type over this IP version.
 fn endpoints(family: usize) -> Vec<Endpoint> {
     let gre = |ethernet| Header::Gre { key: None, checksum: false, sequence: false, ethernet };
     let vxlan = |generic_protocol| Header::Vxlan { identifier: 7, policy: None, generic_protocol };
@@ -60,7 +60,7 @@ fn endpoints(family: usize) -> Vec<Endpoint> {
     all
 }
 
-/// Returns an outer packet of an endpoint around an IPv4 or IPv6 datagram, starting with the outer IP header.
+/// Returns an endpoint's outer packet around an IPv4 or IPv6 datagram. The packet starts with its IP header.
 fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
     let packet = match link {
@@ -74,7 +74,7 @@ fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     [put_in.header, &packet[put_in.replaced..]].concat()
 }
 
-/// Returns the two fragments of a packet, split after `cut` payload bytes.
+/// Splits a packet after `cut` payload bytes and returns its two fragments.
 fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     assert!(cut.is_multiple_of(8));
     if packet[0] >> 4 == 4 {

@@ -16,9 +16,9 @@ const STEP_NS: u64 = SECOND / 10;
 struct Path {
     prober: Prober,
     now_ns: u64,
-    /// Length of the longest packet that arrives, or `None` if the remote endpoint does not answer.
+    /// Length of the longest packet that arrives, or `None` if the remote endpoint does not reply.
     mtu: Option<usize>,
-    /// Round-trip time in polls.
+    /// Round-trip time as a number of polls.
     delay: u64,
     answers: Vec<(u64, u64)>,
     asked: Vec<(u64, usize)>,
@@ -52,12 +52,12 @@ impl Path {
     }
 }
 
-/// Number of seconds until a search without a hint ends. Each length that does not arrive is probed three times.
+/// Number of seconds that a search takes without a hint. Each length that does not arrive is probed three times.
 const SEARCH_SECONDS: u64 = 20;
 
 proptest! {
-    /// RFC 8899 section 4.6.2: messages alone never lower the packet length, whatever they claim and however often they
-    /// arrive.
+    /// RFC 8899 section 4.6.2: messages alone never lower the packet length, no matter what they claim or how often
+    /// they arrive.
     #[test]
     fn an_answered_probe_refutes_any_message(said in prop::collection::vec(0usize..3000, 1..40), delay in 0u64..9) {
         let mut path = Path::new(Some(TOP), delay);
@@ -71,8 +71,8 @@ proptest! {
         prop_assert!(!path.prober.is_questioned());
     }
 
-    /// RFC 8899 sections 4.3 and 5.3: a black hole is found without any message, and the search ends close to the path
-    /// MTU.
+    /// RFC 8899 sections 4.3 and 5.3: a black hole is found even without a message, and the search ends close to the
+    /// path MTU.
     #[test]
     fn a_black_hole_is_found_and_measured(mtu in BASE..TOP, delay in 0u64..9, begun in 0u64..20) {
         let mut path = Path::new(Some(TOP), delay);
@@ -85,7 +85,7 @@ proptest! {
         prop_assert!((settled..=mtu).contains(&carries), "{carries} of {mtu}");
     }
 
-    /// RFC 8899 section 4.6.2: the length that a message reports is probed first, and used if the probe is answered.
+    /// RFC 8899 section 4.6.2: the length that a message gives is probed first, and is used if the probe is answered.
     #[test]
     fn a_true_message_is_confirmed(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -99,7 +99,7 @@ proptest! {
         prop_assert!(matches!(path.prober.known(), Measured::Narrow(_)));
     }
 
-    /// A message about a narrow path does not lower the measured length, but a longer length that it reports is probed.
+    /// A message about a narrow path does not lower the measured length, but a greater length that it gives is probed.
     #[test]
     fn no_message_makes_a_narrow_path_narrower(mtu in BASE + 100..TOP, said in 0usize..3000, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Checks that a narrow path that becomes even narrower is detected without a message and without traffic.
+    /// Checks that the path is measured again when it becomes even narrower, without a message and without traffic.
     #[test]
     fn a_narrow_path_that_becomes_narrower_is_found(mtu in BASE + 100..TOP, less in 1usize..100, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -123,7 +123,7 @@ proptest! {
         prop_assert!(settled <= mtu - less, "{settled} of {}", mtu - less);
     }
 
-    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that becomes wide again is detected without traffic.
+    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that becomes wide again is noticed without traffic.
     #[test]
     fn a_path_that_is_wide_again_is_found(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Whole, None));
     }
 
-    /// RFC 8899 section 4.3: silence proves nothing, because the remote endpoint need not answer.
+    /// RFC 8899 section 4.3: silence proves nothing, because the remote endpoint is not obliged to reply.
     #[test]
     fn silence_proves_nothing(said in prop::collection::vec(0usize..3000, 1..40)) {
         let mut path = Path::new(None, 0);
@@ -164,8 +164,7 @@ proptest! {
         }
     }
 
-    /// Whatever the input, the known length stays between the base and the longest sent packet, and few packets are
-    /// sent.
+    /// Whatever arrives, the known length stays between the base and the longest packet sent, and few packets are sent.
     #[test]
     fn nothing_makes_it_send_much(
         events in prop::collection::vec((0usize..3000, 0u64..300, prop::option::of(0usize..2000), 0u64..30), 1..200),
@@ -186,7 +185,7 @@ proptest! {
     }
 }
 
-/// A path limited by a link of this host is not probed, and a changed limit starts a new search.
+/// A path that is limited by a link on this host is not probed. When that limit changes, a new search starts.
 #[test]
 fn what_leaves_decides() {
     let mut prober = Prober::new(BASE);
@@ -205,7 +204,7 @@ fn what_leaves_decides() {
     assert_eq!(prober.known(), Measured::Nothing);
 }
 
-/// If a device's MTU changes all the time, not every change triggers probes.
+/// If a device's MTU keeps changing, only some of the changes cause probes.
 #[test]
 fn a_link_that_flips_costs_few_packets() {
     let mut prober = Prober::new(BASE);
@@ -215,7 +214,7 @@ fn a_link_that_flips_costs_few_packets() {
     assert_eq!(rounds, 10, "one search per second");
 }
 
-/// If a remote endpoint stops answering, its path still counts as narrow for ten minutes.
+/// If a remote endpoint stops replying, its path stays narrow for ten minutes.
 #[test]
 fn a_narrow_path_is_kept_for_a_while() {
     let mut path = Path::new(Some(1400), 1);
@@ -228,7 +227,7 @@ fn a_narrow_path_is_kept_for_a_while() {
     assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
 }
 
-/// Prints the number of packets sent on a path per hour, depending on its MTU and on whether long packets are sent.
+/// Prints how many packets are sent on a path in an hour, depending on its MTU and on whether long packets are sent.
 #[test]
 fn a_path_costs_few_packets() {
     for (mtu, sends_long, at_most) in [

@@ -42,7 +42,7 @@ fn addresses_of_a_train_are_asked_for_once_and_only_by_a_barrier() {
     assert_eq!(between(&mut trains, 1), Some(slots[2]));
     assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
     assert_eq!(asked.get(), 2);
-    // The slot of the train that was delivered first is reused for other addresses.
+    // The slot of the train that was removed first is reused for other addresses.
     let newest = trains.insert(examined(3), Place::default());
     assert_eq!(newest, slots[0]);
     assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));

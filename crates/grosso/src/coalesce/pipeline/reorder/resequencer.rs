@@ -423,7 +423,7 @@ mod tests {
         meta::{IpLevels, Meta},
     };
 
-    /// Returns the first packet of a flow with this hash.
+    /// Returns the first packet of a flow that has this hash.
     fn examined(flow: FlowHash, now_ns: u64) -> Examined<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
         let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
-        // These eight flows fill one bucket out of many.
+        // These eight flows fill one bucket of many.
         let flow = |number: u64| FlowHash::new(number << 33);
         for number in 1..=8 {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
