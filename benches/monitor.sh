@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the cost and the losses of a monitor at the receiver of one TCP stream, as root, with the tools ip,
-# ethtool, iperf3, jq and tcpdump:
+# Measures the CPU cost and the packet loss of a monitor at the receiver of one TCP stream. Needs root, and the tools
+# ip, ethtool, iperf3, jq and tcpdump:
 #
 #   benches/monitor.sh GROSSO [MBIT...]   at each rate (default 500, 1000, 2000 and 4000), three alternating rounds of:
 #                                         tcpdump  offloads on: the monitor receives superframes, not wire packets
@@ -43,7 +43,7 @@ offloads() {
     ip netns exec "$b" ethtool -K b0 tso "$1" gso "$1" gro "$1" >/dev/null
 }
 
-# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to a file.
+# watched NAME COMMAND...: runs a stream while the monitor captures it, and writes the output of each to a file.
 watched() {
     local name=$1
     shift
@@ -85,8 +85,8 @@ by() {
     fi
 }
 
-# holds NAME: succeeds if the monitor loses no packets in two runs at the rate, and sets $best to the line; otherwise
-# sets $why to the reason.
+# holds NAME: runs the monitor twice at the current rate. If it loses no packets, sets $best to the output line;
+# otherwise sets $why to the reason and fails.
 holds() {
     local run name got packets lost cost
     for run in 1 2; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures losses at the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3
-# and jq:
+# Measures packet loss at the receive ring of `grosso bridge` between two hosts. Needs root, and the tools ip, ethtool,
+# iperf3 and jq:
 #
 #   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams/s next to two TCP senders of single
 #                                              packets, in nine runs of four seconds
@@ -36,7 +36,7 @@ up() {
     ip netns exec "$1" sh -c "echo 2 > /sys/class/net/$2/queues/rx-0/rps_cpus"
 }
 
-# bridged on|off [OPTION...]: creates two hosts and a bridge between them, with segmentation offload on or off.
+# bridged on|off [OPTION...]: creates two hosts connected by a bridge, with segmentation offload on or off.
 bridged() {
     offload=$1
     shift
@@ -64,7 +64,7 @@ hosts() {
     end "$b" b0 10.9.0.2/24
 }
 
-# tunnelled WORDS: creates two hosts and a tunnel between them, and sends single packets into the tunnel.
+# tunnelled WORDS: creates two hosts connected by a tunnel, and sends single packets into it.
 tunnelled() {
     plain
     joined "$a" 10.9.0.1 10.9.0.2 "$@"

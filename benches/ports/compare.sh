@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds all variants, and
-# measures them in alternating runs between two network namespaces.
+# Compares VPN programs with versions of them that use grosso-tun (ports). Fetches the sources, applies the patches,
+# builds all variants, and measures them in alternating runs between two network namespaces.
 #
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
 # PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
-# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest
-# of each program is unchanged. If a requirement is missing, the script names it and skips the program.
+# only builds. Cargo, Go and git download the sources. Apart from our patches and devices, which are in those
+# directories, each program is unchanged. If a requirement is missing, the script names it and skips the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD/benches/ports
@@ -45,7 +45,7 @@ fetch() {
         xargs dirname
 }
 
-# apply NAME FILE CRATE...: copies the source with other devices, and adds the crates that they need.
+# apply NAME FILE CRATE...: copies the source, replaces its devices, and adds the crates that the new devices need.
 apply() {
     local tree=$work/source/$1 file=$2
     shift 2
@@ -57,7 +57,7 @@ apply() {
     for crate in "$@"; do (cd "$tree" && IFS=: && cargo add --quiet $crate); done
 }
 
-# compile NAME: builds the program with the library's source of that name, or without one for the original.
+# compile NAME: builds the program with the variant NAME of the library's source; `original` is the unpatched library.
 compile() {
     local patched=()
     [ "$1" = original ] || patched=(--config "patch.crates-io.$library.path='$work/source/$1'")
@@ -65,7 +65,7 @@ compile() {
         "${patched[@]}"
 }
 
-# build NAME: builds a program in the directory of that name, and makes it a contender.
+# build NAME: builds a program in the directory NAME, and adds it to the contenders.
 build() {
     RUSTFLAGS='--cap-lints allow' compile "$1" 2> "$work/$1.log" ||
         { tail -n 20 "$work/$1.log"; skip "$1 cannot be built"; }
@@ -73,7 +73,7 @@ build() {
         >> "$contenders"
 }
 
-# Prints the lines of the port: the lines of the patch, of the new files, and of the files that they replace.
+# Prints the size of the port in lines: the patch, the new files, and the files that they replace.
 count_lines() {
     local patch=$here/$program/port.patch
     printf '%s: the patch adds %d lines and removes %d; the new files have %d lines' "$program" \
@@ -85,7 +85,7 @@ count_lines() {
             grep -cv '^ *\(//.*\)\?$')"
 }
 
-# Builds the original and its ports. A program's port.sh replaces this function, or functions that it calls.
+# Builds the original and its ports. A program's port.sh may override this function, or functions that it calls.
 build_all() {
     command -v patch > "$work/found" || skip "patch is not installed"
     source=$(fetch) && [ -d "$source" ] || skip "$library $version cannot be fetched"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures two endpoints of each program, in alternating runs, between two network namespaces. compare.sh runs this
-# script in new namespaces. The file `$contenders` has a line for each program: name, path, arguments, and the function
-# that starts an endpoint. A round measures one TCP connection in both directions, 100 connections, and pings without
-# other traffic.
+# Measures each program between two network namespaces, with one endpoint in each, in alternating runs. compare.sh runs
+# this script in new namespaces. The file `$contenders` has a line for each program: its name, path and arguments, and
+# the function that starts an endpoint. A round measures one TCP connection in both directions, 100 connections, and
+# pings without other traffic.
 set -euo pipefail
 # Control sockets and namespace names belong to this mount namespace.
 mount -t tmpfs none /run
@@ -28,7 +28,7 @@ key() {
     tail -c 32 "$1" | od -An -v -tx1 | tr -d ' \n'
 }
 
-# userspace_api SIDE OTHER ADDRESS ENDPOINT: starts an endpoint of WireGuard, and configures it as `wg` would.
+# userspace_api SIDE OTHER ADDRESS ENDPOINT: starts a WireGuard endpoint, and configures it as `wg` would.
 userspace_api() {
     local side=$1 other=$2
     # shellcheck disable=SC2086 # Words of a command line.
@@ -45,7 +45,7 @@ userspace_api() {
     ip -n "$side" link set "vpn-$side" mtu 1420 up
 }
 
-# overlay SIDE OTHER ADDRESS ENDPOINT: starts a node of mycelium, which derives its address from its key.
+# overlay SIDE OTHER ADDRESS ENDPOINT: starts a mycelium node, which derives its address from its key.
 overlay() {
     local side=$1 host=$4
     # shellcheck disable=SC2086 # Words of a command line.
@@ -74,7 +74,7 @@ cpu() {
     echo "scale=3; $ticks / $(getconf CLK_TCK)" | bc
 }
 
-# stream NAME KIND OPTION...: measures TCP with options of iperf3, and writes a row: throughput, CPU time, and
+# stream NAME KIND OPTION...: measures TCP with these iperf3 options, and writes a row: throughput, CPU time, and
 # retransmitted segments.
 stream() {
     local name=$1 kind=$2 before after
@@ -91,7 +91,7 @@ stream() {
             .sum_sent.retransmits] | @tsv' "$scratch/result.json" >> "$scratch/rows"
 }
 
-# Waits until no connection of the last stream has data to send or is being closed.
+# Waits until all connections of the last stream have sent their data and are closed.
 settle() {
     local side
     for side in left right; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures one TCP stream from a TAP through `grosso bridge` to an interface behind a slow link, and the same stream
-# over an unshaped link at the same rate, paced by the sender. Needs root, or user namespaces, and the tools ip, tc,
-# ethtool, iperf3, jq and strace:
+# over an unshaped link, where the sender paces it to the same rate. Needs root, or user namespaces, and the tools ip,
+# tc, ethtool, iperf3, jq and strace:
 #
 #   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Measures one TCP stream of single packets into a TAP, through `grosso bridge` and through a prototype in C, in
-# alternating runs. Needs root, and the tools ip, ethtool, iperf3, jq, nstat, taskset and cc:
+# Measures one TCP stream of single packets into a TAP, alternating between `grosso bridge` and a prototype written in
+# C. Needs root, and the tools ip, ethtool, iperf3, jq, nstat, taskset and cc:
 #
 #   benches/tap/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #
 # If liburing is installed, the prototype also runs with io_uring, with and without registered buffers.
 #
-# Environment: ROUNDS is the number of runs of each program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs of
-# the parts (default 0); REFERENCE is another build of Grosso, which is also measured in each round. The script prints
-# one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and retransmitted packets.
-# The last lines are the medians.
+# Environment: ROUNDS is the number of runs per program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs on which
+# these three parts run (default 0); REFERENCE is another build of Grosso, which is also measured in each round. The
+# script prints one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and
+# retransmitted packets. The last lines are the medians.
 set -eu
 grosso=$1
 shift

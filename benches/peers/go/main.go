@@ -1,5 +1,5 @@
-// The functions of wireguard-go, of Tailscale's fork and of gVisor, for comparison with Grosso. src/child.rs describes
-// the protocol.
+// Runs functions from wireguard-go, Tailscale's fork of it, and gVisor, for comparison with Grosso. src/child.rs
+// describes the protocol.
 //
 // The measured time excludes filling buffers and garbage collection.
 package main
@@ -47,7 +47,7 @@ func fail(why any) {
 	os.Exit(1)
 }
 
-// library has the functions of wireguard-go or of Tailscale's fork of it; their tables are opaque pointers.
+// library holds the functions of wireguard-go or of Tailscale's fork. Their tables are opaque pointers.
 type library struct {
 	newTCP, newUDP     func() unsafe.Pointer
 	resetTCP, resetUDP func(unsafe.Pointer)

@@ -8,8 +8,8 @@ use crate::contender::Peer;
 
 /// Compare Grosso with its alternatives on the same packets, on one core, in alternating rounds.
 ///
-/// A row is a kind of work on a workload. All installed peers take part; for each missing peer, the report says how to
-/// install it.
+/// Each row measures one kind of work on one workload. All installed peers take part; for each missing peer, the report
+/// says how to install it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {

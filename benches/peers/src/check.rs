@@ -1,4 +1,4 @@
-//! Checks of a contender's output against its input: every payload byte of every flow, in order.
+//! Checks that a contender's output contains every payload byte of every flow of its input, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// Checks a contender's output and describes each fault in a sentence. The list is empty if the output is correct.
+/// Checks a contender's output, and returns a sentence for each fault. The list is empty if the output is correct.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
@@ -104,7 +104,7 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// Returns whether a field of a header has the expected value, or another correct value.
+/// Returns whether a header field has the expected value, or a different one that is also correct.
 ///
 /// Atomic datagrams may have any identification (RFC 6864 section 4.1), and a matching header checksum.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {

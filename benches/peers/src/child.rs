@@ -1,4 +1,4 @@
-//! Peers in another language. Each is a child process that runs rounds on request.
+//! Peers written in other languages. Each runs as a child process, which processes a round whenever it is asked to.
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Creates a contender that runs this program. If the program cannot be started, the contender fails in its first
+    /// Creates a contender that runs this program. If the program does not start, the contender fails in its first
     /// round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);

@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Command that installs the peer, or an empty text if the user skipped the peer.
+    /// Command that installs the peer, or an empty string if the user skipped the peer.
     pub(crate) hint: &'static str,
 }
 

@@ -21,7 +21,7 @@ place() {
     cp "$1/$tun" "$1/udp_$3.rs" "$2/src/device/"
 }
 
-# own_tests MANIFEST: runs boringtun's tests, including ignored tests that need nothing but a device.
+# own_tests MANIFEST: runs boringtun's tests, including those ignored tests that need only a TUN device.
 own_tests() {
     cargo test --quiet --manifest-path "$1" --features device,mock-instant --lib
     cargo test --quiet --manifest-path "$1" --features device --lib -- --ignored \

@@ -1,6 +1,6 @@
-//! gotatun's UDP sockets on `grosso-tun`: datagrams of equal size share a message in both directions.
+//! gotatun's UDP sockets on `grosso-tun`: in both directions, datagrams of equal size share one message.
 //!
-//! Each task has its own buffers, which contain its half of the socket.
+//! Each task has its own buffers, together with its half of the socket.
 
 use std::{
     io::{self, ErrorKind::WouldBlock},

@@ -13,7 +13,7 @@ fetch() {
     echo "$work/checkout"
 }
 
-# copy NAME: copies the source, whose program is not a member of its workspace.
+# copy NAME: copies the source. The program in it is not a member of the workspace.
 copy() {
     rm -rf "$work/source/$1" && mkdir -p "$work/source" && cp -a "$source" "$work/source/$1"
     printf '\n[workspace]\n' >> "$work/source/$1/myceliumd/Cargo.toml"
@@ -29,7 +29,7 @@ apply() {
         "$PWD/crates/grosso-tun" >> "$tree/mycelium/Cargo.toml"
 }
 
-# The build omits the link-time optimization of the program's profile, which takes minutes.
+# Builds without the link-time optimization that the program's profile enables, because it takes minutes.
 compile() {
     [ "$1" != original ] || copy "$1"
     CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build --quiet --release \
