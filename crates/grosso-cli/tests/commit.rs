@@ -13,7 +13,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Creates a repository with a package in the directory `place`, and returns its commit.
+/// Creates a Git repository with a package in the directory `place`, and returns the commit.
 fn commit_in(root: &Path, place: &str) -> String {
     fs::create_dir_all(root.join(place)).unwrap();
     fs::write(root.join(place).join("Cargo.toml"), "").unwrap();

@@ -35,7 +35,7 @@ fn compiled(bench: &Bench, source: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Runs `grosso conform` on the program with this fault, and returns the result and the report.
+/// Runs `grosso conform` on the program with this injected fault, and returns the result and the report.
 fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Value) {
     let line = format!("conform --json {options} -- {} {fault}", program.display());
     let run = bench.run(&line);
@@ -69,7 +69,7 @@ fn a_coalescer_that_merges_nothing_violates_no_rule() {
     assert_eq!(report["vectors"]["wrong"], 0);
     assert_eq!(report["joins"]["made"], 0);
     assert!(report["joins"]["possible"].as_u64().unwrap() > 100);
-    // A program that merges less than it may violates no law, unless the user requires it.
+    // A program that merges less than permitted violates no law, unless the user requires full merging.
     assert_eq!(bench.run("conform --strict -- cat").code, 1);
 }
 

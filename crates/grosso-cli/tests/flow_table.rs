@@ -1,5 +1,5 @@
-//! The table of flows: `inspect`, `coalesce` and `whatif` list the same flows, and the trains of the flows add up to
-//! the trains of the report.
+//! Tests the flow table: `inspect`, `coalesce` and `whatif` list the same flows, and the flows' trains add up to the
+//! total in the report.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -129,7 +129,7 @@ fn every_command_lists_the_same_flows() {
 #[test]
 fn memory_does_not_grow_with_the_number_of_flows() {
     let bench = Bench::new();
-    // Without the limit, these flows of one or two packets take more than 400 MB.
+    // Without the limit, these flows of one or two packets each take more than 400 MB.
     let flows = 4 * CONNECTIONS_MAX as u32;
     let mut packets = Vec::new();
     for flow in 0..flows {

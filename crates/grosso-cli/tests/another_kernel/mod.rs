@@ -1,4 +1,4 @@
-//! Tunnels and ESP with a second, real kernel as the peer, which has the devices that the running kernel may lack.
+//! Tunnels and ESP with another real kernel as the peer, because the running kernel may lack some of the devices.
 //!
 //! ```text
 //!  guest: Linux 6.1                    host
@@ -84,7 +84,8 @@ impl Case {
         )
     }
 
-    /// Exchanges data. If the case leaves checksums to the receiver, waits until each endpoint has sent such a packet.
+    /// Exchanges data. If checksums are left to the receiver, waits until each endpoint has sent a packet with such a
+    /// checksum.
     fn exchange(&self, wire: &Wire) -> io::Result<()> {
         let watch =
             |filter| self.ends().map(|end| wire.watch(&format!("src host {end} and {filter}")));
@@ -112,7 +113,7 @@ impl Case {
 fn nothing_dropped(shown: &str) -> io::Result<()> {
     let shown = crate::common::report(shown);
     let drops = shown["tunnels"][0]["drops"].as_object().ok_or(io::ErrorKind::InvalidData)?;
-    // The number of packets dropped at a full socket buffer depends on the CPU load.
+    // Drops at a full socket buffer depend on the CPU load, so they are ignored.
     if drops.keys().all(|name| name == "socket_rx_dropped") {
         return Ok(());
     }

@@ -35,8 +35,8 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of the host behind the guest. Checksums that were left to the receiver are completed on the path to it,
-/// and the host verifies them.
+/// Addresses of the host behind the guest. This host verifies checksums, so those that were left to the receiver must
+/// be completed before it.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
@@ -49,7 +49,7 @@ pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 impl Wire {
-    /// Boots the guest. If a requirement is missing, reports for each case that it is skipped.
+    /// Boots the guest. If a requirement is missing, prints for each case that it is skipped.
     pub(crate) fn new(cases: impl Iterator<Item = String>) -> Option<Self> {
         let [host, behind] = match boot::missing(&[PROGRAMS, OWN].concat()) {
             Some(why) => {
@@ -136,8 +136,8 @@ impl Drop for Wire {
     }
 }
 
-/// Adds a neighbor behind the host. On the link between them, the host's device computes checksums, and the neighbor's
-/// device does not.
+/// Adds a neighbor behind the host. On their link, the host's device computes checksums, and the neighbor's device does
+/// not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());
@@ -189,7 +189,7 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
-/// Programs that the guest needs in addition to the programs that every image has.
+/// Programs that the guest needs besides those in every image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
 /// Programs that the host needs.
 const OWN: &[&str] = &["tcpdump"];

@@ -1,4 +1,4 @@
-//! Captures of headers only (`tcpdump -s 96`). GRO also inspects only headers.
+//! Tests captures that contain only headers (`tcpdump -s 96`). GRO inspects only headers, too.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
@@ -13,7 +13,7 @@ use crate::{
 
 /// Number of bytes that tcpdump captures of each packet.
 const SNAPLEN: usize = 96;
-/// Maximum number of streams to try until one has no checksum that equals its pseudo-header sum by chance; one stream
+/// Maximum number of streams to capture until none of the checksums equals its pseudo-header sum by chance. One stream
 /// in 200 has such a checksum.
 const STREAMS_MAX: usize = 5;
 
@@ -33,7 +33,7 @@ fn headers_only(packets: &[Timed]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Captures a stream on the wire, complete and as headers only.
+/// Captures a stream on the wire, once with complete packets and once with only their headers.
 ///
 /// One valid checksum in 65,536 equals its pseudo-header sum. If such a packet is truncated, its checksum cannot be
 /// distinguished from a partial one, and another stream is captured.
@@ -137,8 +137,8 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert_eq!(run.code, 1);
 }
 
-/// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten represents
-/// ten packets.
+/// If the identification increases by ten after a frame, the frame represents ten packets, even if its checksum cannot
+/// be verified.
 #[test]
 fn a7_headers_only_captures_show_superframes_by_identifications() {
     for (step, superframes, vantage) in [(1, 0, "undecided"), (10, 5, "host")] {
