@@ -1,4 +1,4 @@
-//! The JSON of commands on devices: each report matches the schema of its command, and this file lists every field.
+//! Tests the JSON of commands on devices: each report matches its command's schema, and this file lists every field.
 
 #![cfg(target_os = "linux")]
 
@@ -36,8 +36,8 @@ const BESIDE: [(&str, &str); 20] = [
     ("lab run", "lab run two-hosts --time 100ms --json"),
 ];
 
-/// Commands whose reports are validated elsewhere: commands on captures and `conform` by their own tests, the lab's
-/// experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
+/// Commands whose reports other tests validate: commands on captures and `conform` in their own tests, the lab's
+/// experiments with the claims in `docs/sources.md`, and `bridge` and `run` below.
 const ELSEWHERE: [&str; 39] = [
     "inspect",
     "coalesce",

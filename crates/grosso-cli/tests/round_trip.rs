@@ -1,4 +1,4 @@
-//! `coalesce` and `segment` are inverse: every byte and every time is restored.
+//! Tests that `segment` reverses `coalesce`: every byte and every timestamp is restored.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
@@ -11,7 +11,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, packets};
 
-/// Asserts that two captures have the same packets with the same times, in the same order within each flow.
+/// Asserts that two captures have the same packets and timestamps, in the same order within each flow.
 fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     let with_time = |packets: &[Timed]| -> Vec<Vec<u8>> {
         let bytes = |(time, data): &Timed| [data.as_slice(), &time.to_be_bytes()].concat();
