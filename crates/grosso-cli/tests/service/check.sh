@@ -13,8 +13,8 @@ ip -n peer link add vx type vxlan id 42 local 192.0.2.2 remote 192.0.2.1 dstport
 ip -n peer addr add 10.1.1.2/24 dev vx
 ip -n peer link set vx up
 ip -n peer addr add 10.1.2.2/24 dev p-xdp
-# The peer for ESP is another Grosso process, with the same keys in reverse. The wire has no addresses, and must not
-# answer ARP requests for addresses of other devices.
+# The peer for ESP is another Grosso process, with the same keys in reverse. The wire's interfaces have no addresses,
+# and must not answer ARP requests for the addresses of other devices.
 for host in "" "ip netns exec peer"; do
     $host sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore'
 done
@@ -61,9 +61,9 @@ for unit in udp esp xdp; do
     state "$unit" stopped
     journalctl -u "grosso@$unit" --no-pager -o cat | sed "s/^/$unit journal /"
 done
-# This unit lacks cpus.conf, without which threads cannot be bound to CPUs. The message must say so.
+# This unit lacks cpus.conf, without which threads cannot be bound to CPUs. Its error message must say so.
 systemctl start grosso@cpus
-# When systemd reports the exit of a program, the last output may not be in the journal yet.
+# When systemd reports that a program has exited, its last output may not be in the journal yet.
 journalctl --sync
 journalctl -u grosso@cpus --no-pager -o cat | grep -q 'install cpus.conf' && echo "cpus hint yes"
 systemctl stop grosso@cpus

@@ -60,7 +60,7 @@ cd "$root"
 mkdir old
 pivot_root . old
 umount -l old
-# As after every boot, the processes of a unit have separate mounts, for example for the unit's credentials.
+# As on a normal system, the processes of a unit get separate mounts, for example for the unit's credentials.
 mount --make-rshared /
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     /lib/systemd/systemd --unit=check.target --log-target=journal --show-status=no < /dev/null

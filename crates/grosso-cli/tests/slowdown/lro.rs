@@ -19,8 +19,8 @@ use grosso_wire::ipv4;
 
 use crate::network::name;
 
-/// A device `l0` with the packets of another device. It merges some pairs of TCP packets, and keeps the checksum of the
-/// first one, as network cards do.
+/// A device `l0` that receives the packets from another device. It merges some pairs of TCP packets, and keeps the
+/// first packet's checksum, as network cards do.
 pub(super) struct MergingDevice {
     is_over: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
@@ -101,7 +101,7 @@ fn deliver(tap: &Tun, packet: &[u8]) {
     let _ = tap.write(packet);
 }
 
-/// Returns whether a packet continues a full packet of the same TCP connection.
+/// Returns whether a packet directly follows a full packet of the same TCP connection.
 fn is_next(first: &[u8], packet: &[u8]) -> bool {
     let is_same = |fields: std::ops::Range<usize>| first.get(fields.clone()) == packet.get(fields);
     let sequence = |packet: &[u8]| u32::from_be_bytes(packet[38..42].try_into().unwrap());

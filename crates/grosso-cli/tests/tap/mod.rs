@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Returns a TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
+/// Returns a TCP superframe over IPv4 with two segments of 100 bytes, and its virtio header.
 pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     let mut frame = vec![0; 254];
     (frame[0], frame[6]) = (2, 2);
