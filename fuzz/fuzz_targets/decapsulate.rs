@@ -1,5 +1,5 @@
-//! Decapsulation: any stack with changed bytes, any metadata, any link. No input causes a panic, no byte outside the
-//! packet is written, and each decapsulation makes the packet shorter.
+//! Decapsulation of any stack with modified bytes, with any metadata and on any link: no input causes a panic, no byte
+//! outside the packet is written, and each decapsulation makes the packet shorter.
 
 use crate::{Decisions, stack};
 use grosso::{

@@ -1,5 +1,5 @@
-//! Encapsulation: any tunnel, any frame in any slices, any metadata. No input causes a panic, no bound is exceeded,
-//! superframes are segmented or refused, and decapsulation restores the frame.
+//! Encapsulation of any frame, in any slices, with any metadata and into any tunnel: no input causes a panic, no limit
+//! is exceeded, superframes are segmented or refused, and decapsulation restores the frame.
 
 use crate::{Decisions, endpoint, stack};
 use grosso::{

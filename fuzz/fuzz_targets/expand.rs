@@ -1,6 +1,6 @@
-//! Expansion of acknowledgments: delivered trains, and acknowledgments with arbitrary changes. The copies are in order,
-//! and none is beyond the original acknowledgment. There are as many as announced, each has the length of the original,
-//! and each is correct if the original is correct.
+//! Expansion of acknowledgments that were modified arbitrarily, after trains were delivered. The copies are in order,
+//! and none acknowledges more than the original. There are as many as announced, and each is as long as the original,
+//! and correct if the original is.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
@@ -62,7 +62,7 @@ fn deliver(
     coalescer.poll_end(0, &mut sink);
 }
 
-/// Returns the host's acknowledgment of the delivered data, or of a position near the end of the data.
+/// Returns an acknowledgment from the host, for all delivered data or for a position near its end.
 fn acknowledgment(next: u32, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let behind = u32::from(decisions.word() % 4096);
     let window = decisions.choose(&[1000, 1000, 1000, 900, 1100]);

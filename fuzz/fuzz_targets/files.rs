@@ -1,5 +1,5 @@
-//! Files and replies of the program itself, which others may have changed: keys, sequence numbers and counters. The
-//! output of a program under test is read too. A file of sequence numbers that is truncated at any position is
+//! Parsers for files and replies that Grosso wrote but others may have changed: keys, sequence numbers and counters;
+//! and the parser for the output of a program under test. A sequence file that is truncated at any position is
 //! rejected, so that no used number counts as unused.
 
 use std::{env, fs, path::PathBuf, process};

@@ -1,5 +1,5 @@
-//! The data path: packets, fragments and random bytes pass through a path that merges, a stage that fragments, a stage
-//! that reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
+//! The data path: packets, fragments and random bytes pass through a merging path, a fragmenting stage, a reassembling
+//! stage, and a segmenting path. Every frame that fits its link is delivered, byte for byte.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Returns the frames that a path between two ports with these features delivers.
+/// Returns the frames delivered by a path between two ports with these features.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,

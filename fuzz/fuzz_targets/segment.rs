@@ -1,5 +1,5 @@
-//! The segmenter: any frame and any metadata. The resulting packets have correct checksums and lengths, and contain all
-//! of the payload.
+//! The segmenter, with any frame and any metadata: the packets have correct checksums and lengths, and contain the
+//! whole payload.
 
 use std::num::NonZeroU16;
 
@@ -69,7 +69,7 @@ const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Most superframes have at most several dozen segments. More would take longer without finding more.
+    // Most superframes have a few dozen segments at most. More would take longer without finding more.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {

@@ -1,6 +1,6 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. Over a good wire, everything is delivered
-//! unchanged. Over a wire that loses, repeats and damages frames, ESP delivers only frames that were sent, each at most
-//! once.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. On a perfect wire, everything is delivered
+//! unchanged. On a wire that loses, duplicates and damages frames, ESP delivers only frames that were sent, each at
+//! most once.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -155,8 +155,8 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// Returns a frame, starting at its IP header if it has one, without the fields that fragmenting an IPv4 packet with DF
-/// changes: DF, identification and header checksum.
+/// Returns a frame, from its IP header on if it has one. Clears DF, identification and header checksum, which change if
+/// an IPv4 packet with DF is fragmented.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);
@@ -175,7 +175,7 @@ fn insist(port: &mut impl Port, frame: &[u8]) {
     while port.flush().unwrap() == Transmitted::NoRoom {}
 }
 
-/// Receives all available frames of a port.
+/// Receives all available frames from a port.
 fn receive<P: Port>(port: &mut P) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {

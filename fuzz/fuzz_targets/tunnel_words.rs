@@ -1,5 +1,5 @@
-//! The arguments of tunnels stay the same when they are read, written as arguments or as a file, and read again. The
-//! arguments of security associations give a valid table.
+//! Tunnel arguments that are read, written as arguments or as a file, and read again are unchanged. Arguments for
+//! security associations result in a valid table.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! The fuzz targets, and the decisions that they read from the fuzzer's bytes.
+//! The fuzz targets, and the decisions that they derive from the fuzzer's bytes.
 
 #[path = "../fuzz_targets/mod.rs"]
 pub mod targets;
@@ -43,8 +43,8 @@ impl<'a> Decisions<'a> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// Returns a random generator whose seed is the next two bytes. This seed has few enough values for the fuzzer to
-    /// explore.
+    /// Returns a random number generator seeded with the next two bytes. Two bytes have few enough values for the
+    /// fuzzer to explore.
     pub fn random(&mut self) -> Random {
         Random::new(self.word().into())
     }

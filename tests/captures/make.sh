@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records the captures in this directory again, and writes them to the current directory. iperf3 runs between two hosts
+# Records the captures in this directory anew, and writes them to the current directory. iperf3 runs between two hosts
 # in network namespaces that are connected by a veth pair. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap
 # and mergecap from Wireshark.
 set -euo pipefail
@@ -39,10 +39,10 @@ done
 on b iperf3 -s -D
 sleep 1
 
-# On the sender, whose offloads are on, tcpdump receives the frames before the device segments them.
+# On the sender, offloads are on, so tcpdump sees the frames before the device segments them.
 take host a 34 tcp -c 192.0.2.2 -n 2M
 
-# On the receiver, whose offloads are all off, tcpdump receives the packets of the wire.
+# On the receiver, offloads are off, so tcpdump sees the packets on the wire.
 for host in a b; do
     for device in $host v$host; do
         on $host ethtool -K $device tso off gso off gro off tx off rx off > /dev/null

@@ -1,5 +1,5 @@
-//! Checks the decisions: each title states a decision, the index lists all decisions, and if one changes another, both
-//! name each other.
+//! Checks the ADRs: each title states a decision, the index lists every ADR, and if one changes another, they refer to
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -434,7 +434,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         // Segment 3 fills the hole before segments 4 to 6, which arrived 32 us before the end of the capture, and
         // segment 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
-        // Segments 4 to 6 waited until the hole time was over.
+        // Segments 4 to 6 waited until the hole time expired.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();

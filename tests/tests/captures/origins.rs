@@ -4,7 +4,7 @@ use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Merge, Origin, PacketMeta, WriterOptions,
 };
 
-/// Returns a capture of packets with these times; the length of each depends on its index.
+/// Returns a capture of packets with these timestamps. The length of each packet depends on its index.
 fn capture(format: Format, times_ns: &[u64]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
     for (place, &time_ns) in times_ns.iter().enumerate() {

@@ -106,7 +106,8 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
         refused(&gue(|g| g.flags(1).options(&private)), Refusal::GueFlags);
     }
     refused(&gue(|g| g.control(true)), Refusal::Control);
-    // Private flags are announced without room for them, and remote checksum offload without room for its offsets.
+    // The header announces private flags, but has no room for them; or remote checksum offload, but has no room for its
+    // offsets.
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
@@ -177,8 +178,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// Tests that an unknown critical option is reported, not refused, by a device that inspects packets of other hosts,
-/// because it is not an endpoint of their tunnel.
+/// Tests that a device that only inspects other hosts' packets reports an unknown critical option instead of refusing
+/// the packet, because it is not an endpoint of the tunnel.
 #[test]
 fn w41_accepted_critical_options_are_reported() {
     let mut rules = rules();

@@ -52,8 +52,8 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Tests rule W4: a VLAN tag in the metadata is treated like tags in the frame, and the device's hash is dropped,
-/// because it belongs to the outer frame.
+/// Tests rule W4: a VLAN tag in the metadata is treated like one in the frame, and the device's hash is dropped,
+/// because it was computed for the outer frame.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });

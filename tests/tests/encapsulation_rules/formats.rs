@@ -1,4 +1,4 @@
-//! Every format that an endpoint can have, and the outer headers that the test kit writes for it.
+//! Every tunnel format that an endpoint can have, with the outer headers that the test kit writes for it.
 
 use std::net::IpAddr;
 

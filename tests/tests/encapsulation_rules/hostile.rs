@@ -1,4 +1,4 @@
-//! Hostile frames and metadata: nothing panics, no bound is exceeded, and decapsulation restores the encapsulated
+//! Tests hostile frames and metadata: nothing panics, no limit is exceeded, and decapsulation restores the encapsulated
 //! frame.
 
 use grosso::{

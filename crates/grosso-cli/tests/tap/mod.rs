@@ -89,7 +89,7 @@ pub(crate) fn end(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Repeats the check until it succeeds. The scheduler determines how long that takes.
+/// Repeats the check until it succeeds. The limit is generous, because the duration depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {

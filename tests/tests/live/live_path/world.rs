@@ -56,7 +56,7 @@ const HELLO: [u8; 60] = {
     frame
 };
 
-/// Repeats a query until it returns true. There is no time limit, because the scheduler determines how long this takes.
+/// Repeats a query until it returns true. The limit is generous, because the duration depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
