@@ -1,5 +1,5 @@
-//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, bugs and pitfalls of other
-//! implementations, and comparison with a plain byte map.
+//! Tests IP reassembly rule by rule: the F rules in `linux-offloads`, the kernel's test cases, bugs and pitfalls in
+//! other implementations, and a comparison with a plain byte map.
 
 mod bounds;
 mod kernel_cases;

@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers. Linux leaves the checksums of the first packet there; they have
-/// no meaning, because segmentation recomputes them (rule S43).
+/// Clears the checksums in a superframe's GRE headers. Linux leaves the first packet's checksums there, but they are
+/// irrelevant, because segmentation recomputes them (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {

@@ -37,7 +37,7 @@ pub(crate) enum Known {
     Eviction,
 }
 
-/// The implementation that may merge packets that the other one keeps separate.
+/// Which of the two, kernel or engine, merges packets that the other keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
@@ -322,8 +322,7 @@ fn exact_flow(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((flow_of_parsed(&parsed)?.to_string(), identity(&parsed)))
 }
 
-/// Returns the fields, other than addresses and ports, that must be equal in one flow of Linux (rules G4, G6, G20, T2,
-/// T5, T21).
+/// Returns the fields, other than addresses and ports, that identify a flow in Linux (rules G4, G6, G20, T2, T5, T21).
 fn identity(parsed: &Parsed) -> Vec<u8> {
     let mut identity = Vec::new();
     for layer in &parsed.layers {
