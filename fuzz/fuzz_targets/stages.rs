@@ -155,7 +155,7 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// Returns a frame, from its IP header on if it has one. Clears DF, identification and header checksum, which change if
+/// Returns a frame, from its IP header on if it has one. DF, identification and header checksum are cleared, because they change if
 /// an IPv4 packet with DF is fragmented.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();

@@ -1,6 +1,6 @@
-//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine. The name
-//! of a test starts with the number of its rule, and a comment directly above the test lists further rules.
-//! `CONTRIBUTING.md` describes the formats.
+//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine. A test's
+//! name starts with its rule number, and a comment directly above the test lists further rules. `CONTRIBUTING.md`
+//! describes the formats.
 
 use std::{
     collections::BTreeSet,
@@ -234,8 +234,8 @@ fn tests() -> Vec<Test> {
     tests.flatten().collect()
 }
 
-/// Returns the tests of rules in a file. A function that a macro turns into a test has no `#[test]`, so it is
-/// recognized by its comment.
+/// Returns the rule tests in a file. A function that a macro turns into a test has no `#[test]`, so it is recognized by
+/// its comment.
 fn tests_of(file: &str, text: &str) -> Vec<Test> {
     let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);
     let mut tests = Vec::new();
@@ -265,7 +265,7 @@ fn tests_of(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// Returns the rules that the name of a test starts with: `g05a_b07_...` and `k01_to_k04_...`.
+/// Returns the rules whose numbers a test's name starts with: `g05a_b07_...` or `k01_to_k04_...`.
 fn named(test: &str) -> Vec<String> {
     let mut rules: Vec<String> = Vec::new();
     let mut words = test.split('_');

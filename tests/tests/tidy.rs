@@ -1,5 +1,5 @@
-//! The parts of the house style that a program can check: dependencies between crates, the `unsafe` list, the purity of
-//! the engine, the structure of files, and references of documents.
+//! Checks the parts of the house style that a program can check: dependencies between crates, the `unsafe` list, the
+//! purity of the engine, file structure, and references in documents.
 //!
 //! The message of a failed test says what to do. `CONTRIBUTING.md` has the reasons.
 //!
@@ -100,7 +100,7 @@ const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-rig"
 /// The crates that may contain `unsafe`.
 const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "grosso-vhost"];
 
-/// The crates that build without `std` and use a clock, randomness and IO only through arguments.
+/// Crates that build without `std`, and get time, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
 /// Names that would introduce a clock, randomness or IO into one of the crates of [`SANS_IO`].
@@ -158,7 +158,7 @@ fn arrows_between_crates_go_downwards() {
                 format!("{} imports {name}, which ARROWS does not allow", package.name)
             }),
         );
-        // A crate may depend on itself to enable, for its own tests, features that other crates have to request.
+        // A crate may depend on itself, which enables additional features for its own tests.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(

@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments on the data path: an acknowledgment of a train is replaced by the acknowledgments that
-//! the host would have sent for the train's packets.
+//! Tests acknowledgment expansion on the data path: an acknowledgment of a train is replaced by the acknowledgments
+//! that the host would have sent for the train's packets.
 
 use grosso::{
     Frame, Meta,
@@ -131,7 +131,7 @@ impl Bench {
         to_wire.poll_shared(inside, outside, 0, shared).unwrap();
     }
 
-    /// Sends `packets` packets, which become one train. The host first acknowledges the packets before the train, and
+    /// Sends this many packets, which become one train. The host acknowledges first the packets before the train, and
     /// then all packets.
     fn stretch(&mut self, packets: u32) {
         (0..packets).for_each(|i| send(&mut self.server, &data(i), Meta::default()));

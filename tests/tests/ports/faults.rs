@@ -45,7 +45,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// Deliveries of a data path behind an impaired wire, and the number of received packets with a wrong checksum.
+/// Frames delivered by a data path behind an impaired wire, and the number of received packets with a wrong checksum.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,

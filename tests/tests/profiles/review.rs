@@ -10,7 +10,7 @@ fn both() -> [Profile; 2] {
     [Profile::inet_lro(), Profile::inet_lro_2007(9000)]
 }
 
-/// Returns a frame as delivered by a device that sums received frames: with the sum of all bytes after the link header.
+/// Returns a frame as delivered by a device that computes checksums: with the sum of all bytes after the link header.
 fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     let checksum = Checksum::Complete { sum: sum(&buffer[link_len..]) };
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }

@@ -80,7 +80,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let limits = target.coalescer.profile().reorder;
     assert!(stats.bytes_max <= (limits.flow_bytes + 4096) as u64, "{stats:?}");
     assert!(stats.released[Release::FlowRuns.index()] > 0, "{stats:?}");
-    // This limit covers the runs of one flow, and the coalescer's tables after they have grown.
+    // This limit covers one flow's runs, and the coalescer's tables after they have grown.
     assert!(peak < 1 << 20, "{peak} bytes");
     target.finish();
 }

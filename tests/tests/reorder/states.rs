@@ -15,8 +15,8 @@ use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A function that changes a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// Packets that no waiting packet may overtake: the name, the payload bytes, and the change that makes each packet
-/// different from data.
+/// Packets that no waiting packet may overtake: a name, the number of payload bytes, and the change that distinguishes
+/// the packet from data.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -329,7 +329,7 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
 
 #[test]
 fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
-    // The thread that moves the packets sleeps until long after the deadline of the hole, while packets arrive.
+    // While packets arrive, the thread that processes them sleeps until long after the hole's deadline.
     let after_sleep = |filled_in_time: bool| {
         let mut flow = Connection::begun(holes());
         flow.push(&[2]);

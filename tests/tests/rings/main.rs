@@ -38,7 +38,7 @@ const MEMORY_BYTES: u64 = 0x20_0000;
 const NEXT: u16 = 1;
 const WRITTEN: u16 = 2;
 const TABLED: u16 = 4;
-/// Flags of a packed ring that encode the lap in which a descriptor was made available, and used.
+/// Packed-ring flags that encode the lap in which a descriptor was made available, or used.
 const AVAILABLE_FLAG: u16 = 1 << 7;
 const USED_FLAG: u16 = 1 << 15;
 const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
@@ -62,7 +62,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, the
+    /// Creates a guest whose entry numbers start at `first`. In a packed ring with one descriptor per entry, the
     /// descriptors have the same numbers.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());

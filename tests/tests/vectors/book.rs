@@ -122,7 +122,7 @@ impl Pair {
         &self.frames[self.index(number)]
     }
 
-    /// Returns the frames with these numbers, which are given as a list or as the first and the last number.
+    /// Returns the frames with these numbers: either a list, or the first and the last number.
     pub(crate) fn frames(&self, numbers: &Value) -> Vec<Vec<u8>> {
         match numbers.as_array() {
             Some(list) => list.iter().map(|number| self.frame(number).to_vec()).collect(),

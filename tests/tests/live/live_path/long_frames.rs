@@ -1,4 +1,4 @@
-//! Frames longer than a slot of the receive ring, which wait in the socket's queue.
+//! Tests frames that are longer than a slot in the receive ring and wait in the socket's queue.
 
 use grosso::{
     Frame, Meta,
@@ -128,7 +128,7 @@ fn where_superframes_may_not_wait_beside_the_ring_its_slots_are_for_them() {
         port
     };
     let mut port = world.b.run(open).unwrap().unwrap();
-    // Even the longest queue that the system permits has no room for all of these frames.
+    // Even the longest queue that the system permits cannot hold all of these frames.
     let frames: Vec<_> = (0..400).map(|number| superframe(1, number, 60_000)).collect();
     send(&mut tap, &frames);
     let came = receive(&mut port, frames.len());

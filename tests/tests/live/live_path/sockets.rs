@@ -62,8 +62,8 @@ fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
 /// Bytes generated and compared at once.
 const CHUNK: usize = 1 << 16;
 
-/// Sends datagrams through a socket whose kernel segments them (`UDP_SEGMENT`), and compares each. Returns whether this
-/// kernel supports that.
+/// Sends datagrams as superframes through a UDP socket (`UDP_SEGMENT`), and checks the length and contents of each
+/// received datagram. Returns false if the test was skipped.
 pub(crate) fn datagrams(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

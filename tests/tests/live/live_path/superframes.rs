@@ -1,5 +1,4 @@
-//! Superframes of a tunnel's own datagrams: a program sends them with `UDP_SEGMENT` to Grosso's endpoint on an
-//! interface.
+//! Tests superframes of tunnel datagrams: a program sends them with `UDP_SEGMENT` to Grosso's endpoint on an interface.
 
 use std::{net::UdpSocket, process::Command};
 
@@ -63,7 +62,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             });
             assert!(given.unwrap() <= POLL);
             buffers.drain(..).for_each(|buffer| tunnel.recycle(buffer));
-            // Other packets from a host, for example reports of its multicast groups, are refused.
+            // Other packets from a host, for example multicast group reports, are refused.
             taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);

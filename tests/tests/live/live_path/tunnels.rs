@@ -1,4 +1,4 @@
-//! Kernel TCP inside kernel VXLAN, between two hosts whose interfaces are TAPs with the longest virtio header.
+//! Tests kernel TCP inside kernel VXLAN, between two hosts whose interfaces are TAPs with the longest virtio header.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// Adds a VXLAN device to a host, with further arguments of `ip link`, and its addresses.
+/// Adds a VXLAN device with these `ip link` arguments to a host, and configures its addresses.
 pub(crate) fn add_vxlan(
     host: &NetworkNamespace,
     (local, remote): (IpAddr, IpAddr),

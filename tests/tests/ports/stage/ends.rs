@@ -76,12 +76,12 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that occasionally has no room, and counts the buffers that it hands out.
+/// A port that occasionally has no room, and counts the buffers that it lends.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames that are refused at the first attempt, as if there were no room.
+    /// Fraction of frames refused at the first attempt, as if there were no room.
     refusing: f64,
     /// Buffers that were handed out and have not been returned yet.
     pub(crate) outside: usize,
