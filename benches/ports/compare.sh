@@ -28,7 +28,7 @@ shift $((OPTIND - 1))
 [ $# -gt 0 ] || set -- boringtun gotatun mycelium wireguard-go
 for program in "$@"; do [ -f "$here/$program/port.sh" ] || usage; done
 
-# skip WHY: leaves out a program.
+# skip WHY: skips a program, and prints the reason.
 skip() {
     echo "skipped: $program: $1"
     exit 0

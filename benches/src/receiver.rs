@@ -34,7 +34,7 @@ impl Trust {
         }
     }
 
-    /// Returns the corresponding state of the checksums.
+    /// Returns the corresponding checksum state.
     #[must_use]
     pub const fn checksum(self) -> Checksum {
         match self {

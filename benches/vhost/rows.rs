@@ -1,4 +1,4 @@
-//! The rows of the table: pairs of endpoints, and lengths of frames.
+//! The rows of the table: pairs of endpoints, and frame lengths.
 
 use std::{
     fs,
@@ -141,7 +141,7 @@ impl Running {
         Self(command.spawn().expect("a process"))
     }
 
-    /// Waits for the end of the process, and returns its report.
+    /// Waits until the process exits, and returns its report.
     fn arrived(mut self) -> Arrived {
         let output = self.0.stdout.take().expect("its output");
         heard(&std::io::read_to_string(output).expect("words"))

@@ -155,8 +155,8 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// Returns a frame, from its IP header on if it has one. DF, identification and header checksum are cleared, because they change if
-/// an IPv4 packet with DF is fragmented.
+/// Returns a frame, from its IP header on if it has one, with DF, identification and header checksum cleared, because
+/// fragmenting an IPv4 packet with DF changes them.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);

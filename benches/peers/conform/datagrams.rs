@@ -23,7 +23,7 @@ struct Parts {
     ip: usize,
     /// Start of the payload.
     payload: usize,
-    /// Position of the next-header field that names the IPv6 fragment header.
+    /// Offset of the next-header field that announces the IPv6 fragment header.
     next_header: Option<usize>,
     /// Addresses, identification and protocol.
     key: Vec<u8>,

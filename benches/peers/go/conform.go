@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 )
 
-// virtioFlags to virtioOffset are offsets in the 10 bytes before a frame.
+// virtioFlags to virtioOffset are offsets in the 10-byte virtio header before a frame.
 const (
 	virtioFlags  = 0
 	virtioType   = 1

@@ -27,7 +27,7 @@ const (
 	cacheLine     = 64
 )
 
-// workload has the input frames, and the metadata of the superframes.
+// workload holds the input frames, and the superframes' metadata.
 type workload struct {
 	frames                    [][]byte
 	packets                   int
@@ -186,7 +186,7 @@ func touch(data []byte) {
 	}
 }
 
-// join prepends the Ethernet header of a frame to a packet.
+// join prepends a frame's Ethernet header to a packet.
 func join(frame, packet []byte) []byte {
 	return append(bytes.Clone(frame[:ethernetBytes]), packet...)
 }

@@ -21,7 +21,7 @@ pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) ->
     }
 }
 
-/// The payload of every flow, in the order of the frames.
+/// Payload of every flow, in frame order.
 type Streams = BTreeMap<Flow, Vec<u8>>;
 
 fn streams(frames: &[Vec<u8>]) -> Streams {
@@ -137,7 +137,7 @@ fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     keys.iter().map(|key| whole(pieces[key].values().copied())).collect()
 }
 
-/// Assembles the frame of one datagram from its fragments in order.
+/// Assembles the frame of a datagram from its fragments, which are in order.
 fn whole<'a>(mut fragments: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut frame = fragments.next().expect("a fragment").to_vec();
     frame.extend(fragments.flat_map(|fragment| &fragment[ETHERNET_BYTES + IPV4_BYTES..]));

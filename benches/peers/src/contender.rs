@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grosso_benches::{Cache, Step};
 
-/// The program to which a contender belongs, in the order of the tables.
+/// Program to which a contender belongs. The variants are in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Grosso,
@@ -53,7 +53,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Name that distinguishes the contenders of one peer. The name may be empty.
+    /// Name that distinguishes a peer's contenders; may be empty.
     pub(crate) variant: &'static str,
     /// Work that is included in the timed part, such as parsing, verification, copying and checksums.
     pub(crate) inside: &'static str,

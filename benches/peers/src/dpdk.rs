@@ -17,7 +17,7 @@ use crate::{
     work::Work,
 };
 
-/// Compiles the program for the CPU of this machine, as DPDK's users do.
+/// Compiles the program for this machine's CPU, as DPDK's users do.
 pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     let hint = "apt-get install libdpdk-dev pkg-config gcc";
     let flags = run(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]));

@@ -98,9 +98,9 @@ struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,
     meta: Meta,
-    /// The packets of the next poll.
+    /// The packets for the next poll.
     filled: Vec<Vec<u8>>,
-    /// Buffers of the previous poll.
+    /// Buffers from the previous poll.
     spare: Vec<Vec<u8>>,
     delivered_bytes: usize,
 }

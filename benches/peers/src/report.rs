@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) semantics: Vec<Finding>,
 }
 
-/// The machine of the run.
+/// The machine on which the run took place.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

@@ -70,7 +70,7 @@ fn cases(work: Work) -> Vec<Case> {
     }
 }
 
-/// Returns cases of packets of one flow to be coalesced.
+/// Returns cases with packets of one flow to be coalesced.
 fn joined() -> Vec<Case> {
     let (ect, ce) = (DATA.ip(|ip| ip.tos(2)), DATA.ip(|ip| ip.tos(3)));
     vec![
@@ -106,7 +106,7 @@ fn joined() -> Vec<Case> {
     ]
 }
 
-/// Returns cases of superframes to be segmented.
+/// Returns cases with a superframe to be segmented.
 fn cut() -> Vec<Case> {
     let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp.cwr().psh());
     let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp);
@@ -168,7 +168,7 @@ fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     Case { name, workload, judge }
 }
 
-/// Creates a case of one superframe.
+/// Creates a case that consists of one superframe.
 fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     let (frame, checksum_start, checksum_offset) = packet.build_superframe();
     let description = Description { gso_size: SEGMENT_BYTES, ..Description::default() };
@@ -191,7 +191,7 @@ fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     data
 }
 
-/// Returns the numbers of the packets whose payload a frame contains.
+/// Returns the numbers of the packets whose payload is in the frame.
 fn members(frame: &[u8]) -> Vec<u8> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
     let mut members = parsed.payload(frame).to_vec();

@@ -116,7 +116,7 @@ fn goal(out: &mut String, verdict: &Verdict) {
     );
 }
 
-/// Writes the faults of each contender that has some.
+/// Writes the faults of each contender, if any.
 fn wrongs(out: &mut String, report: &Report) {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.semantics {

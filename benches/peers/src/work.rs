@@ -15,7 +15,7 @@ pub(crate) enum Work {
     CoalesceTrusted,
     /// Merge packets whose checksums have not been verified.
     CoalesceVerified,
-    /// Segment superframes into complete packets, with a copy of the payload.
+    /// Segment superframes into complete packets, copying the payload.
     SegmentCopy,
     /// Segment superframes and leave the payload in place.
     SegmentScatter,

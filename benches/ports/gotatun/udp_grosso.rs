@@ -21,11 +21,11 @@ use crate::{
 /// Maximum number of packets per call.
 const PACKETS_MAX: usize = 100;
 
-/// The sending half of a socket. It is set by the first call.
+/// The sending half of a socket, which the first call sets.
 #[derive(Default)]
 pub struct SendBuffer(Option<UdpSender>);
 
-/// The receiving half of a socket. It is set by the first call.
+/// The receiving half of a socket, which the first call sets.
 #[derive(Default)]
 pub struct ReceiveBuffer(Option<UdpReceiver>);
 

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The rows of each group, keyed by the name of the group.
+/// The rows of each group, keyed by group name.
 type Groups = BTreeMap<String, BTreeMap<Row, Figure>>;
 
 /// Name of a benchmark, sorted numerically by the number that it contains.

@@ -1,4 +1,4 @@
-//! `grosso bridge` as a command, with the kernel's TCP on both sides.
+//! Tests the command `grosso bridge` with kernel TCP on both sides.
 
 #![cfg(target_os = "linux")]
 
@@ -327,7 +327,7 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
 #[test]
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(hosts) = Hosts::new() else { return };
-    // `setcap` replaces the previous capabilities of the file.
+    // `setcap` replaces the file's previous capabilities.
     let both = "setcap cap_net_admin,cap_net_raw+ep";
     let admin = "opening b0 needs CAP_NET_ADMIN";
     for (left, line, needs, hint) in [

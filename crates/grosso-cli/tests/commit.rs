@@ -56,5 +56,5 @@ fn the_commit_of_another_project_is_not_stated() {
 }
 
 const SHA1: &str = "38c9ec082525da7b0a8b11b66ef1bf91bc85226b";
-/// The line that an archive has if its files differ from the commit.
+/// The line in an archive whose files differ from the commit.
 const DIRTY: &str = ",\n    \"dirty\": true";

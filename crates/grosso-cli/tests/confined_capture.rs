@@ -36,7 +36,7 @@ struct Confined {
     uid: u32,
 }
 
-/// Returns the threads of a program, by name.
+/// Returns a program's threads, sorted by name.
 fn threads(id: u32) -> Vec<Confined> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let of = |task: std::io::Result<fs::DirEntry>| {

@@ -8,7 +8,7 @@ use grosso_testkit::{Packet, flows::assert_conserved, oracle, random::Random};
 
 use crate::common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};
 
-/// Types of tunnels from which the tests extract packets.
+/// Tunnel types from which the tests extract packets.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
     Vxlan,
@@ -21,7 +21,7 @@ enum Tunnel {
 const TUNNELS: [Tunnel; 5] =
     [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre, Tunnel::Ipip, Tunnel::Gue];
 
-/// The port of the innermost datagrams.
+/// Port of the innermost datagrams.
 const PORT: u16 = 7777;
 
 /// Returns a datagram of one flow.

@@ -108,7 +108,7 @@ fn a_host_without_tun_devices_gets_the_remedy() {
         (&"fail".into(), &"/dev/net/tun: no such device".into())
     );
     assert_eq!(check("packet sockets")["state"], "ok", "packet sockets need no device");
-    // Captures need no device.
+    // Commands on captures need no device.
     for uses in ["", "capture"] {
         let check = checks(&asked(uses));
         let tun = check("tun");

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::common::{ETHERNET, START_NS, capture_of, copy_captures};
 
-/// The line that replaces omitted output in a document.
+/// The line that stands for omitted output in a document.
 const AND_SO_ON: &str = "...";
 
 #[test]
@@ -115,7 +115,7 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
     assert!(run >= 14, "{run} jobs were run");
 }
 
-/// Writes captures of transfers whose fault is known by construction.
+/// Writes captures of transfers with a known fault.
 fn put_transfers(folder: &Path) {
     let at_sender = |fault| transfer(fault, 1001).at_sender;
     let turns = (0..40 * 300_u32).map(|index| {

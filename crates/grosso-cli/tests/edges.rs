@@ -38,7 +38,7 @@ use crate::{
 const SECONDS: &str = "GROSSO_EDGES_SECONDS";
 /// Number of bytes per direction in one compared exchange.
 const BYTES: usize = 1 << 18;
-/// Number of exchanges of each connection after each fault.
+/// Number of exchanges on each connection after each fault.
 const EXCHANGES: u64 = 2;
 /// Further paths on host b: one whose thread is stopped, and one that accepts descriptors from peers.
 const BESIDE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n\
@@ -187,7 +187,7 @@ impl Soak {
         until(|| stuck(&self.stats(), "core") == [false; 2]);
     }
 
-    /// Puts a link and a FIFO where Grosso expects its own files.
+    /// Creates a symbolic link and a FIFO where Grosso expects its own files.
     fn names(&self) {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);

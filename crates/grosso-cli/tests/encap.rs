@@ -87,7 +87,7 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
     let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
     let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);
-    // The fragment inside belongs to a datagram that is not in the capture.
+    // The inner fragment belongs to a datagram that is not in the capture.
     assert!(frames(&back.bytes) == sent());
 }
 

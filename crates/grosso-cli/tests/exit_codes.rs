@@ -163,7 +163,7 @@ fn every_command_ends_with_3_when_the_input_is_at_fault() {
     let bench = bench();
     for command in COMMANDS {
         for input in ["cut", "damaged", "text"] {
-            // The first packet of a damaged file can be explained.
+            // `explain` can explain the first packet of a damaged file.
             if command.starts_with("explain") && input != "text" {
                 continue;
             }

@@ -42,7 +42,7 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// Returns a plain segment, and its successor with a change.
+/// Returns a plain segment, and the next one with these changes.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
@@ -100,7 +100,7 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     let run = bench.ok(&line);
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None, "{line}");
-    // Only the words are compared, regardless of line breaks.
+    // Line breaks do not matter.
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,4 +1,4 @@
-//! Filters compared with tcpdump's own selection.
+//! Compares filters with tcpdump's own packet selection.
 
 use std::{
     fs,

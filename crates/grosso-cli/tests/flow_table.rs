@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of};
 
-/// Returns a segment of 100 bytes of the TCP flow from this port.
+/// Returns a 100-byte segment of the TCP flow from this source port.
 fn segment(port: u16, index: u32) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
     packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
@@ -99,7 +99,7 @@ fn every_command_lists_the_same_flows() {
         assert_eq!(table["directions"], 3);
         assert!(rows(table).iter().map(row).eq(rows(&plain).iter().map(row)), "{table}");
     }
-    // `inspect` merges by the default rules of `coalesce`.
+    // `inspect` merges according to `coalesce`'s default rules.
     assert_eq!(plain, merged);
     let udp = &rows(&merged)[0];
     assert_eq!(

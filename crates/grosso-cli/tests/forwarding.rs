@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 
-/// Number of datagrams in a trial, and of bytes per datagram.
+/// Number of datagrams per trial, and of bytes per datagram.
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
@@ -100,7 +100,7 @@ impl Line {
         dump
     }
 
-    /// Returns the frames in a capture once there are `count` of them.
+    /// Waits until a capture has `count` frames, and returns them.
     fn captured(&self, device: &str, count: usize) -> Vec<Vec<u8>> {
         let path = self.hosts.path(&format!("{device}.pcap"));
         until(|| frames(&path).len() >= count);

@@ -165,7 +165,7 @@ fn explain_takes_the_packet_behind_its_captures_or_as_an_option() {
     assert_eq!(bench.run("explain a.pcap 0").code, 2);
 }
 
-/// Time, length and bytes of a packet, and the comments of its interface.
+/// Timestamp, length and bytes of a packet, and its interface's comments.
 type Record = (Option<u64>, u32, Vec<u8>, Vec<String>);
 
 fn merged(path: &Path) -> Vec<Record> {
@@ -294,7 +294,7 @@ fn findings(mut report: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                // A table contains each row's file name, so its length differs.
+                // A table has the file name in every row, so its length differs.
                 for key in ["input", "path", "elapsed_s", "command", "files"] {
                     map.remove(key);
                 }
@@ -372,7 +372,7 @@ fn a_capture_that_begins_when_another_ends_comes_after_it() {
     assert_eq!(plain(&bench.get("is.pcapng")), want);
 }
 
-/// Returns the times, lengths and bytes of the packets of a capture.
+/// Returns the timestamp, length and bytes of each packet in a capture.
 fn plain(bytes: &[u8]) -> Vec<(Option<u64>, u32, Vec<u8>)> {
     let mut found = Vec::new();
     crate::common::each(bytes, |packet| {

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// Additional arguments of a port with two queue pairs.
+/// Additional arguments for a port with two queue pairs.
 const TWO_PAIRS: &str = ",queues=2";
 /// Driver arguments with and without packed rings.
 const FORMS: [&str; 2] = ["", ",packed_vq=1"];

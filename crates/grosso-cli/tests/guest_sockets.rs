@@ -25,9 +25,9 @@ use crate::{
 /// A way to connect a VM to a bridge.
 struct Case {
     name: &'static str,
-    /// Arguments of Grosso.
+    /// Arguments for Grosso.
     ours: &'static str,
-    /// Arguments of QEMU, with `DIR` for the directory of the sockets.
+    /// Arguments for QEMU; `DIR` stands for the directory with the sockets.
     theirs: &'static str,
     /// Whether QEMU waits for a killed bridge to come back. QEMU 7.2 does not if it was the connecting side.
     outlives: bool,

@@ -1,4 +1,4 @@
-//! `grosso lab` as a command: its output, its files and its errors.
+//! Tests the command `grosso lab`: its output, its files and its errors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -422,7 +422,7 @@ fn lab_run_encrypts_and_fragments() {
     assert!(report["rows"][0]["gbps"]["median"].as_f64().unwrap() > 0.0, "{report}");
 }
 
-/// Copies a file from `examples/lab` into the directory of the test.
+/// Copies a file from `examples/lab` into the test's directory.
 fn example(bench: &Bench, name: &str) {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);

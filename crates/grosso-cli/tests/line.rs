@@ -44,7 +44,7 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
     assert_eq!(written[0].0, 0);
     assert_eq!(written[21].0, 900_000, "the line was idle at that time");
     assert_eq!(written[22].0, 900_000 + takes(1514));
-    // Without a line rate, the times of the capture are kept.
+    // Without a line rate, the capture's timestamps are kept.
     let same = output(&bench, &input, "");
     assert_eq!(same[20].0, 20_000);
 }

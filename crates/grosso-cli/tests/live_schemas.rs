@@ -90,7 +90,7 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         [("bridge", "bridge e0 tap:b0 --json"), ("run", "run -c paths.toml --json")]
     {
         let running = Running::spawn(&mut hosts.command(line));
-        // With --json the command prints nothing before it ends.
+        // With --json, the command prints nothing until it exits.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
         // The other host learns the address of this device from the first packet.

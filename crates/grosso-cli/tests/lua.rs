@@ -1,4 +1,4 @@
-//! The Wireshark dissector shows the contents of Grosso's capture option.
+//! Tests that the Wireshark dissector shows the contents of Grosso's capture option.
 
 use std::process::Command;
 
@@ -59,7 +59,7 @@ impl Order {
         [&self.long(kind)[..], &len, &body, &len].concat()
     }
 
-    /// Encodes an option of a block.
+    /// Encodes a block option.
     fn option(self, code: u16, value: &[u8]) -> Vec<u8> {
         let pad = vec![0; value.len().next_multiple_of(4) - value.len()];
         [&self.short(code)[..], &self.short(value.len() as u16), value, &pad].concat()

@@ -36,7 +36,7 @@ use crate::network::{
     A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until,
 };
 
-/// Two hosts that are not connected, and the directory of their socket.
+/// Two hosts without a link, and the directory that contains their socket.
 struct Ends {
     a: NetworkNamespace,
     b: NetworkNamespace,
@@ -94,7 +94,7 @@ impl Ends {
         running
     }
 
-    /// Starts the bridge of the host that listens, or of the host that connects.
+    /// Starts the bridge on the listening or on the connecting host.
     fn bridge(&self, listens: bool, words: &str) -> Running {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
@@ -479,7 +479,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
             }
             frames += 1;
             payload.extend_from_slice(&frame[42..]);
-            // A partial checksum is the sum of the pseudo-header.
+            // A partial checksum is the pseudo-header sum.
             let pseudo =
                 oracle::pseudo_header(&frame[26..30], &frame[30..34], 17, frame.len() - 34);
             if header.first().is_some_and(|flags| flags & 1 != 0) {

@@ -1,4 +1,4 @@
-//! `grosso monitor` as text, and on a terminal created by `script`.
+//! Tests `grosso monitor` with plain text output, and on a terminal created by `script`.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn once_prints_the_rates_of_an_interval() {
     let file = std::fs::File::create(&rates).unwrap();
     let mut monitor = command.stdout(file).stdin(Stdio::null()).spawn().unwrap();
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // The load of the host determines how many intervals the monitor shows.
+    // The number of intervals that the monitor shows depends on the host's load.
     crate::network::until(|| {
         exchange(&ends, 1 << 20);
         let text = std::fs::read_to_string(&rates).unwrap();

@@ -29,7 +29,7 @@ const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
 /// Pause between two connections, so that the captures of ten minutes fit on a disk.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Source and destination port of one direction of a connection.
+/// Source and destination port for one direction of a connection.
 type Ports = (u16, u16);
 
 /// Packets and bytes of one direction of a connection.
@@ -289,7 +289,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
         let file = watched.bench.path(&format!("{device}.csv"));
-        // The program prints its counts every second; they are added up.
+        // The program prints its counts every second, so they have to be added up.
         let config = format!(
             "daemonize: false\npcap_interface: {device}\nplugins: print\n\
              aggregate: src_port, dst_port, proto\nprint_output: csv\n\

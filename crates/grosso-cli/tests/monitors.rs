@@ -21,7 +21,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, IPV6, Way, between, ip, is_over},
 };
 
-/// The address of a listener, in the test's own network.
+/// Address on which captures listen, in the test's own network namespace.
 const LISTENER: &str = "127.0.0.1:57012";
 
 fn report(mut capture: Child) -> Value {
@@ -32,7 +32,7 @@ fn report(mut capture: Child) -> Value {
     crate::common::report(&report)
 }
 
-/// Returns the frames by the host that sent them.
+/// Returns the frames, grouped by sender.
 fn by_sender(packets: Vec<Timed>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut senders: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     for (_, frame) in packets {
@@ -173,7 +173,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
-/// Starts a capture at a TAP with a listener and further options.
+/// Starts a capture on a TAP, with a listener and these options.
 fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network

@@ -235,7 +235,7 @@ fn the_list_agrees_with_tcpdump_for_each_interface() {
             assert_eq!(state(&ours, device), state(&theirs, device), "{ours}{theirs}");
         }
     }
-    // The option also accepts the number of an interface.
+    // The option also accepts an interface number.
     let mut capture = tap.start(bench.command("capture -i 1 -c 1 --json -w x"), &bench.path("x"));
     write(&tap, &BROADCAST);
     assert_eq!(report(&mut capture)["interface"], "t0");

@@ -133,7 +133,7 @@ fn times_that_a_superframe_cannot_hold_keep_packets_apart() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
         packet.tcp(|t| t.sequence(i * 100)).payload_len(100).build()
     };
-    // Times that go backwards, and steps of more than 32 bits of nanoseconds.
+    // Timestamps that go backwards, and steps of more than 2^32 nanoseconds.
     let times = [5, 6, 4, 3, 3 + (1 << 33), 4 + (1 << 33)];
     let packets: Vec<Timed> =
         times.iter().zip(0..).map(|(time, i)| (START_NS + time, train(i))).collect();

@@ -35,7 +35,7 @@ fn write(hosts: &Hosts, text: &str) {
     fs::write(hosts.path("paths.toml"), text).unwrap();
 }
 
-/// Returns the ID of the thread of a path's first queue.
+/// Returns the thread ID of a path's first queue.
 fn thread(running: &Running, path: &str) -> Option<String> {
     let threads = running.threads();
     threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)

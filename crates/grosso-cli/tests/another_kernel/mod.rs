@@ -65,7 +65,7 @@ impl Case {
         wire.route()
     }
 
-    /// Returns the guest's script that creates its endpoint.
+    /// Returns the script with which the guest creates its endpoint.
     fn script(&self, mtu: &str) -> String {
         let [near, far] = self.ends();
         let (kind, words) = self.theirs.split_once(' ').unwrap_or((self.theirs, ""));
@@ -120,13 +120,13 @@ fn nothing_dropped(shown: &str) -> io::Result<()> {
     Err(io::Error::other(format!("packets were dropped: {drops:?}")))
 }
 
-/// Prints the line of a case.
+/// Prints the result line for a case.
 fn report(title: &str, inner: usize, Rates([to, from]): &Rates) {
     let inner = [4, 6][inner];
     println!("{title}, IPv{inner} inside: {to:.0} Mb/s to the other kernel, {from:.0} from it");
 }
 
-/// The guest script that removes what a case created.
+/// Guest script that cleans up after a case.
 const CLEAR: &str = "ethtool -K eth0 gro on
 ip link del k0
 ip fou show | while read -r words; do ip fou del $words; done

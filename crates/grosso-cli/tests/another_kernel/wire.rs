@@ -101,7 +101,7 @@ impl Wire {
         run(&self.host, self.program(), line)
     }
 
-    /// Returns the program's command with its files.
+    /// Returns a command that runs Grosso, with its directories for files.
     pub(crate) fn program(&self) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_grosso"));
         program.env("RUNTIME_DIRECTORY", self.folder.path()).env("NO_COLOR", "1");
@@ -109,7 +109,7 @@ impl Wire {
         program
     }
 
-    /// Starts to watch for a packet on the wire.
+    /// Starts watching for a packet on the wire.
     pub(crate) fn watch(&self, filter: &str) -> Running {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-p", "-i", "t0", "-c", "1", filter]);
@@ -191,10 +191,10 @@ echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 
 /// Programs that the guest needs besides those in every image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
-/// Programs that the host needs.
+/// Programs that the test needs on the host.
 const OWN: &[&str] = &["tcpdump"];
 
-/// Kernel modules for tunnels, for ESP, and for the algorithms of ESP.
+/// Kernel modules for tunnels, for ESP, and for its algorithms.
 const MODULES: &[&str] = &[
     "veth",
     "vxlan",

@@ -21,7 +21,7 @@ fn tcp(sequence: u32) -> Packet {
 const IPV4_CHECKSUM: usize = 14 + 10;
 const TCP_CHECKSUM: usize = 14 + 20 + 16;
 
-/// Returns a superframe whose checksum at this offset is complete and wrong.
+/// Returns a superframe with a complete but wrong checksum at this offset.
 fn damaged(at: usize) -> Vec<u8> {
     let mut frame = tcp(1).payload_len(14_480).build_superframe().0;
     frame[at] ^= 0x5a;

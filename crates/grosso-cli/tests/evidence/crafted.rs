@@ -12,7 +12,7 @@ use crate::common::{Bench, ETHERNET, capture, frames};
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 
-/// Returns the headers before the payload.
+/// Returns the header stacks to test, each with a name.
 fn stacks() -> Vec<(&'static str, Packet)> {
     let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
     let ethernet = || Packet::new().ethernet(|e| e);

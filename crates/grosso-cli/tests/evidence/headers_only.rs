@@ -11,7 +11,7 @@ use crate::{
     vantage::{Chain, IPV6},
 };
 
-/// Number of bytes that tcpdump captures of each packet.
+/// Number of bytes that tcpdump captures from each packet.
 const SNAPLEN: usize = 96;
 /// Maximum number of streams to capture until none of the checksums equals its pseudo-header sum by chance. One stream
 /// in 200 has such a checksum.
@@ -74,7 +74,7 @@ fn a7_packets_without_tcp_have_no_tcp_checksum() {
     assert!(!is_seeded(&solicitation, IPV6));
 }
 
-/// Returns the results of each setting that do not depend on payload bytes.
+/// Returns the results for each setting that do not depend on payload bytes.
 fn outcomes(report: &Value) -> Vec<Vec<Value>> {
     let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
     let settings = report["settings"].as_array().unwrap();

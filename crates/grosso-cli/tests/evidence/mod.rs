@@ -104,7 +104,7 @@ fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"), "{case}: wire changed the wire");
 }
 
-/// Returns the sizes at which `wire` split, with the evidence for them.
+/// Returns the segment sizes that `wire` used, with the evidence for each.
 fn sizes(report: &Value) -> Vec<(u64, String)> {
     let rows = report["superframes"]["sizes"].as_array().unwrap();
     let row =

@@ -149,5 +149,5 @@ impl Monitor {
     }
 }
 
-/// Names of the sockets of the monitors.
+/// Names of the monitors' sockets.
 const MONITORS: [&str; 2] = ["from.qmp", "to.qmp"];

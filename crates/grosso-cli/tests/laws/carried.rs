@@ -9,7 +9,7 @@ use grosso_testkit::oracle::{
 
 use super::captures::Captured;
 
-/// The payload of packets.
+/// Totals of the payload of several packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
     /// Number of payload bytes.

@@ -219,7 +219,7 @@ struct Sender {
     place: Place,
     /// Maximum payload bytes that the link allows.
     full: usize,
-    /// Payload bytes of a segment of this flow.
+    /// Payload bytes per segment in this flow.
     segment: usize,
     /// Step of the identification from packet to packet, for each IP level.
     steps: Vec<u16>,

@@ -34,7 +34,7 @@ proptest! {
         of_merged_packets(&recipe);
     }
 
-    /// No command parses these packets, so every command copies them.
+    /// No command can parse these packets, so every command copies them.
     #[test]
     fn other_link_types_pass(seed in any::<u64>().no_shrink()) {
         let mut random = Random::new(seed);
@@ -234,7 +234,7 @@ impl Mixture {
         }
     }
 
-    /// Asserts that the numbers of a report add up to the number of packets.
+    /// Asserts that the numbers in a report add up to the number of packets.
     fn count(&self, balance: &str, report: &Value, written: u64, line: &str) {
         let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{line}: {report:#}"));
         let came = self.packets.len() as u64;
@@ -328,5 +328,5 @@ const COMMANDS: &[&str] = &[
     "encap --seed 7 -r FROM -w TO type ip6tnl local 2001:db8::1 remote 2001:db8::2|encap",
 ];
 
-/// A link type that the dissector does not know.
+/// A link type that the dissector does not support.
 const IEEE802_11: u32 = 105;

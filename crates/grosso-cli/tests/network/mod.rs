@@ -27,7 +27,7 @@ use grosso_sys::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The addresses of the hosts, over IPv4 and IPv6.
+/// The hosts' IPv4 and IPv6 addresses.
 pub(crate) const A: [IpAddr; 2] = addresses(1);
 pub(crate) const B: [IpAddr; 2] = addresses(2);
 
@@ -122,12 +122,12 @@ impl Hosts {
         self.a.run(|| Control::new()?.set_up(&name(near), true)).unwrap().unwrap();
     }
 
-    /// Configures the addresses of the second host's device.
+    /// Configures the addresses on the second host's device.
     pub(crate) fn address(&self, device: &str) {
         self.b.run(|| set_up(device, B)).unwrap().unwrap();
     }
 
-    /// Removes an interface of the second host.
+    /// Removes an interface from the second host.
     pub(crate) fn remove(&self, interface: &str) {
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name(interface))?);
         self.b.run(remove).unwrap().unwrap();
@@ -154,7 +154,7 @@ impl Hosts {
         command
     }
 
-    /// Runs the program until it reports that a path runs.
+    /// Starts the program, and waits until it reports a running path.
     pub(crate) fn start(&self, line: &str) -> Running {
         let running = Running::spawn(&mut self.command(line));
         running.wait_for_line("<->");

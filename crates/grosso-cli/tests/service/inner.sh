@@ -27,7 +27,7 @@ mount -t tmpfs tmpfs "$root/dev/shm"
 mkdir "$root/out"
 mount --bind "$folder/out" "$root/out"
 
-# Keeps only the units of the host that every boot needs.
+# Keeps only those of the host's units that every boot needs.
 units=$root/usr/lib/systemd/system
 mkdir "$root/tmp/kept"
 for unit in basic sysinit shutdown multi-user network-pre sockets timers paths slices local-fs local-fs-pre swap \

@@ -95,7 +95,7 @@ fn value(counters: &HashMap<String, u64>, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
 
-/// Returns the counters above zero of the network namespace of this thread.
+/// Returns the nonzero counters of this thread's network namespace.
 fn read_counters() -> HashMap<String, u64> {
     let mut counters = HashMap::new();
     for file in ["snmp", "netstat"] {

@@ -63,7 +63,7 @@ struct Merger {
 }
 
 impl Merger {
-    /// Passes the waiting packets on in both directions.
+    /// Forwards the waiting packets in both directions.
     fn pass(&mut self, socket: &PacketSocket, tap: &Tun) {
         let mut buffer = vec![0; 1 << 16];
         let mut held: Option<Vec<u8>> = None;
@@ -131,5 +131,5 @@ fn merge(mut first: Vec<u8>, packet: &[u8]) -> Vec<u8> {
 /// Length of a full packet: Ethernet, IPv4, TCP with timestamps, 1448 bytes.
 const FULL_BYTES: usize = 1514;
 const HEADERS_BYTES: usize = 66;
-/// Number of full packets, of which one is merged with the packet after it.
+/// One in this many full packets is merged with the packet after it.
 const MERGED_SHARE: usize = 24;

@@ -100,7 +100,7 @@ struct Score {
     /// Number of situations, including those that could not be created on a busy machine.
     tried: usize,
     wrong: String,
-    /// Whether the host lacks something that the situations need.
+    /// Whether the host lacks a requirement for the situations.
     is_skipped: bool,
 }
 
@@ -128,7 +128,7 @@ impl Score {
             let causes = &report["slowdown"]["causes"];
             let is_in_stream = |flow: &str| flow.contains(&format!(":{} > ", reports.port));
             let found = causes[0]["cause"].as_str();
-            // A cause that belongs to another stream is wrong too.
+            // A cause that belongs to another stream counts as wrong, too.
             let found = found.filter(|_| causes[0]["flow"].as_str().is_some_and(is_in_stream));
             self.all += 1;
             self.right += usize::from(found == expected);

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use super::counters::Counters;
 
-/// Behavior of the two applications.
+/// Behavior of the sending and the receiving application.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applications {
     /// Number of bytes in the stream.
     pub(super) bytes: usize,
-    /// Bytes of each write. The pause after it is `write_pause`.
+    /// Number of bytes per write. `write_pause` is the pause after it.
     pub(super) write: usize,
     pub(super) write_pause: Duration,
     /// Whether each write begins a new packet.
     pub(super) is_record: bool,
-    /// Bytes of each read. The pause before it is `read_pause`.
+    /// Number of bytes per read. `read_pause` is the pause before it.
     pub(super) read: usize,
     pub(super) read_pause: Duration,
-    /// Time for which the link stops after the sixth write of each 16.
+    /// Time for which the link stalls after the sixth of every 16 writes.
     pub(super) stall: Duration,
 }
 
@@ -118,7 +118,7 @@ pub(super) const HEALTHY_IPV6: Situation =
 pub(super) const HEALTHY_LOCAL: Situation =
     Situation { name: "healthy, no delay", impairment: "delay 0ms", ..HEALTHY };
 
-/// A stream through a router with the MTU of the other links.
+/// A stream through a router whose links all have the same MTU.
 pub(super) const HEALTHY_ROUTED: Situation = Situation {
     name: "healthy, routed",
     route: Route::Routed,
