@@ -16,7 +16,7 @@ use grosso_testkit::{oracle::Link, stack::Place};
 
 /// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 32;
-/// Capacity of a wire. It has room for the fragments of all frames.
+/// Capacity of a wire in frames, enough for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.

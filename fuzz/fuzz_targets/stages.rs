@@ -23,7 +23,7 @@ use grosso_wire::{Kind, LinkType, Ports, dissect};
 
 /// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 16;
-/// Capacity of a wire. It has room for the fragments of all frames.
+/// Capacity of a wire in frames, enough for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -80,7 +80,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     }
 }
 
-/// Connects two endpoints of a tunnel of any kind.
+/// Connects two tunnel endpoints of any kind.
 fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     let there = endpoint(decisions);
     let mut back = there.clone();

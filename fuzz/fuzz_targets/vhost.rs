@@ -253,7 +253,7 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
 }
 
-/// Offset of the used entries in a ring of a front end.
+/// Offset of the used entries in a front end's ring.
 const USED: u64 = addresses(0).used;
 
 /// Answers as a back end with these features would, and returns the shared memory that it receives.

@@ -1,4 +1,4 @@
-//! Checksum states, rule by rule: `linux-offloads` section 4.
+//! Tests checksum states rule by rule: `linux-offloads` section 4.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,

@@ -1,4 +1,4 @@
-//! The pitfalls of other implementations: `receive-profiles` section 3.
+//! Tests for the pitfalls of other implementations: `receive-profiles` section 3.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,

@@ -30,7 +30,7 @@ const ANEW: &str =
 /// The first lines of the page.
 const GENERATED: &str =
     "<!-- Generated from docs/rules/ and the tests: see CONTRIBUTING.md. Do not edit. -->\n\n";
-/// The head of each table of rules.
+/// The header of each rule table.
 const TABLE: &str = "\
 | rule | what it says | tests, or why there is none |
 |---|---|---|

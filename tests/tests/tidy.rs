@@ -129,7 +129,7 @@ const REASON: &str = "Longer than 600 lines: ";
 const HEAD_LINES: usize = 60;
 /// Maximum length of a source file, in lines. Consider splitting a file that has more than 600 lines.
 const LINES_MAX: usize = 900;
-/// Maximum number of lines of the sources of `grosso-cli`.
+/// Maximum number of source lines in `grosso-cli`.
 const COMMAND_LINES_MAX: usize = 15_000;
 /// Number of inlining attributes in each crate of the engine. The numbers may only decrease.
 const INLINING: &[(&str, usize)] = &[("grosso", 333), ("grosso-checksum", 53), ("grosso-wire", 90)];
@@ -344,7 +344,7 @@ fn test_programs_that_texts_name_are_there() {
     assert_none(&lines, "name a test program and a module in it: `--test engine tiers::`");
 }
 
-/// Returns whether a text describes the past instead of the present.
+/// Returns whether a document describes the past instead of the present.
 fn is_history(path: &Path) -> bool {
     path.ends_with("CHANGELOG.md")
 }
@@ -574,7 +574,7 @@ struct Package {
     manifest: PathBuf,
     /// Root files of the package's library and programs.
     roots: Vec<PathBuf>,
-    /// Test programs of the package, and the root file of each.
+    /// The package's test programs, each with its root file.
     tests: BTreeMap<String, PathBuf>,
     /// Dependencies of the package's library and programs.
     normal: Vec<String>,

@@ -235,7 +235,7 @@ pub(crate) fn first_runs_of(name: &str) -> String {
     first_runs(name, words)
 }
 
-/// The results of a command of the lab.
+/// Results of a lab command.
 pub(crate) struct Measured {
     pub(crate) report: Value,
     pub(crate) page: String,

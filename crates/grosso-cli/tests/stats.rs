@@ -25,7 +25,7 @@ fn json(ended: &Ended) -> Value {
     report(&ended.stdout)
 }
 
-/// Returns a device of a JSON report.
+/// Returns a device's entry in a JSON report.
 fn of<'a>(report: &'a Value, device: &str) -> &'a Value {
     let devices = report["devices"].as_array().unwrap();
     devices.iter().find(|line| line["device"] == device).unwrap_or_else(|| panic!("{report}"))
@@ -35,7 +35,7 @@ fn count(device: &Value, counter: &str) -> u64 {
     device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
 }
 
-/// Returns a counter of the kernel for a device of the second host.
+/// Returns a kernel counter for a device on the second host.
 fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     let mut command = std::process::Command::new("ip");
     let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();

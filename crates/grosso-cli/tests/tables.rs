@@ -1,4 +1,4 @@
-//! Tests of the tables and pages that the lab's experiments fill.
+//! Tests the tables and pages that the lab's experiments fill.
 
 use grosso_testkit::processor::Processor;
 use serde_json::Value;

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Inner addresses of the first and of the second host.
+/// Inner addresses of the first and the second host.
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
 

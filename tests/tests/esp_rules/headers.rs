@@ -1,4 +1,4 @@
-//! Tests the headers before the encrypted text.
+//! Tests the headers before the ciphertext.
 
 use grosso::tunnel::esp::{EspMode, Refusal, Traffic, classify};
 use grosso_testkit::{

@@ -19,7 +19,7 @@ pub(crate) fn esp(sequence: u32, text: &[u8]) -> Vec<u8> {
     [&header, &vector[..], &text, &icv].concat()
 }
 
-/// Encrypts a text and returns the ESP packet in an Ethernet frame over IPv4.
+/// Encrypts a plaintext, and returns the ESP packet over IPv4 in an Ethernet frame.
 pub(crate) fn frame(sequence: u32, text: &[u8]) -> Vec<u8> {
     in_ipv4(&esp(sequence, text))
 }

@@ -1,4 +1,4 @@
-//! Cases from the kernel's own tests `ip_defrag` and `ipv6_fragmentation`.
+//! Runs the cases from the kernel's own tests `ip_defrag` and `ipv6_fragmentation`.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_rig::fragments::{Piece, Version, cut};

@@ -1,4 +1,4 @@
-//! Fragments that no honest sender creates.
+//! Tests fragments that no honest sender creates.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! G10 to G23: IPv4 and IPv6.
+//! Tests rules G10 to G23: IPv4 and IPv6.
 
 use grosso::{
     Profile, Verdict,

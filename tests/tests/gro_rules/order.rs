@@ -70,7 +70,7 @@ const UDP: &[Ineligible] = &[
     ("ttl", |s| s.ttl(99)),
 ];
 
-/// Returns the wire packets of a poll, in the order of delivery.
+/// Returns the wire packets that result from a poll, in order of delivery.
 fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     coalesce(frames).iter().flat_map(segment).collect()
 }

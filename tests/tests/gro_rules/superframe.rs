@@ -1,4 +1,4 @@
-//! G50 to G66: fields and size limits of a superframe.
+//! Tests rules G50 to G66: the fields and size limits of superframes.
 
 use grosso::{
     Profile, Verdict,

@@ -1,4 +1,4 @@
-//! G30 to G40: TCP.
+//! Tests rules G30 to G40: TCP.
 
 use grosso::{
     Frame, Profile, Verdict,

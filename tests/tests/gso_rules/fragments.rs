@@ -1,4 +1,4 @@
-//! S60 to S62: fragmentation of packets that are not superframes.
+//! Tests rules S60 to S62: fragmenting packets that are not superframes.
 
 use core::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! S47 and C40: packets whose checksums or headers the device completes.
+//! Tests rules S47 and C40: packets whose checksums or headers the device completes.
 
 use grosso::{
     Meta,

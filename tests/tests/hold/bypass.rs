@@ -1,4 +1,4 @@
-//! Tests the bypass of flows for which coalescing does not pay (P48).
+//! Tests that flows bypass coalescing if it does not pay off (P48).
 
 use grosso::{
     Meta, Profile, Verdict,

@@ -24,7 +24,7 @@ const USO: [u64; 2] = [1 << 54 | 1 << 55, 1 << 56];
 const WORDS: [u64; 4] = [CSUM[0] | CSUM[1], TSO[0] | TSO[1], USO[0] | USO[1], MERGEABLE];
 /// Payload length of a superframe.
 const PAYLOAD_BYTES: usize = 30_000;
-/// Payload length of each packet of a superframe.
+/// Payload length of each packet in a superframe.
 const SEGMENT_BYTES: usize = 1200;
 
 /// TCP or UDP, over an IP version.

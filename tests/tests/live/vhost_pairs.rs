@@ -1,4 +1,4 @@
-//! Tests the device of a VM that has several pairs of rings.
+//! Tests the device of a VM that has several queue pairs.
 
 #![cfg(target_os = "linux")]
 

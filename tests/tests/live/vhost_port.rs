@@ -51,7 +51,7 @@ const SHAPES: [Shape; 5] =
 const GUEST_TSO4: u64 = 1 << 7;
 /// Feature bit of a guest that accepts partial checksums.
 const GUEST_CSUM: u64 = 1 << 1;
-/// Length of the headers of TCP over IPv4 here.
+/// Length of the Ethernet, IPv4 and TCP headers in these tests.
 const HEADERS_LEN: usize = 54;
 
 pub(crate) struct Bench {

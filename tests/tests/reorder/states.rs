@@ -1,4 +1,4 @@
-//! Tests every row of the state machine for reordering repair.
+//! Tests every row in the state machine for reordering repair.
 
 use grosso::{
     Verdict,

@@ -19,7 +19,7 @@ use crate::{
 };
 
 const PAGE_BYTES: u64 = 4096;
-/// Length of a log of the guest's memory, in bytes.
+/// Length in bytes of a dirty log for the guest's memory.
 const LOG_BYTES: u64 = MEMORY_BYTES / PAGE_BYTES / 8;
 /// Offset of the log in its file.
 const OFFSET: u64 = 24;

@@ -618,7 +618,7 @@ fn descriptors_are_counted_as_they_are_read() {
     }
 }
 
-/// Maps regions of a guest's memory, each of one page, to its file.
+/// Maps one-page regions of a guest's memory to its file.
 fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
     let place =
         |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };

@@ -1,4 +1,4 @@
-//! One pair of files: vectors in JSON, and their frames in a capture.
+//! Reads and writes a pair of files: vectors in JSON, and their frames in a capture.
 
 use std::{env, fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Tests of section 6.2: which virtio headers may be written, and which are refused.
+//! Tests section 6.2: which virtio headers may be written, and which are refused.
 
 use grosso::vnet::VnetError;
 use grosso::{checksum::Checksum, meta::Gso};

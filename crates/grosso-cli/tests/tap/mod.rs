@@ -1,4 +1,4 @@
-//! Creates a network with a TAP, and runs commands that capture on it.
+//! Helpers that create a network with a TAP, and run commands that capture on it.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 

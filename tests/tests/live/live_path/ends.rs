@@ -1,4 +1,4 @@
-//! Tests how a data path sleeps, wakes up, and ends.
+//! Tests how a data path sleeps, wakes up, and stops.
 
 use std::time::Instant;
 

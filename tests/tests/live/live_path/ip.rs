@@ -1,4 +1,4 @@
-//! Packets of an IP protocol from host to host, through raw sockets.
+//! Sends packets of an IP protocol from host to host through raw sockets.
 
 use std::net::IpAddr;
 

@@ -161,7 +161,7 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
     let count = move || {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    // This queue's devices still exist, so it would not end by itself.
+    // This queue's devices still exist, so it would not stop unless requested to.
     let [left, right] = ["x0", "x1"].map(|device| {
         let (layer, options) = (Layer::Ethernet, TapOptions::default());
         let opening = Opening::Tun { name: device.to_owned(), layer, options };

@@ -1,4 +1,4 @@
-//! Superframes up to the longest IP packet, sent into the stack of this host.
+//! Sends superframes, up to the longest IP packet, into this host's network stack.
 
 use grosso::{
     Meta,

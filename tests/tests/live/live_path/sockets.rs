@@ -1,4 +1,4 @@
-//! Sends streams and datagrams between the sockets of the hosts.
+//! Sends streams and datagrams between sockets on the two hosts.
 
 use std::{
     io::{Read, Write},

@@ -86,7 +86,7 @@ pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) 
     host.run(open).unwrap().unwrap()
 }
 
-/// Returns the value of a counter of a path's right port.
+/// Returns the value of a counter on a path's right port.
 pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let found = snapshot.right.iter().find(|(counter, _)| counter.name == name);
     found.unwrap_or_else(|| panic!("no counter {name}")).1

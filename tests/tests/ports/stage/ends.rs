@@ -65,7 +65,7 @@ pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)
     }
 }
 
-/// Returns the value of a counter of a port.
+/// Returns the value of a port's counter.
 pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     let mut found = None;
     port.counters(&mut |counter, value| {
