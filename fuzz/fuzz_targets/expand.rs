@@ -9,7 +9,7 @@ use grosso_testkit::{
     oracle::{Link, is_right},
 };
 
-/// Payload bytes of most packets.
+/// Number of payload bytes in most packets.
 const LEN: usize = 1000;
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 1);
     let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
-    // The numbers start close to wrapping around.
+    // The sequence numbers start close to the maximum, so that they wrap.
     let mut next = u32::MAX - 20_000;
     for _ in 0..ACTIONS_MAX {
         if decisions.is_over() {

@@ -7,7 +7,7 @@ use std::{env, fs, path::PathBuf, process};
 use grosso_cli::fuzzing;
 use grosso_io::stage::SequenceFile;
 
-/// The fingerprint of the keys in the seeds.
+/// Fingerprint of the keys in the seed inputs.
 const KEYS: u128 = 0xfeed;
 
 /// Runs the target on one input.

@@ -110,7 +110,7 @@ fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(mtu);
     let stage = |port: MemoryPort, options| Fragmentation::new(port, options);
-    // An MTU that no link can have is refused.
+    // The stage refuses an MTU that no link can have.
     let Ok(mut near) = stage(near, &options) else { return };
     let mut far = stage(far, &FragmentationOptions::new(7)).expect("no MTU, no refusal");
     for frame in frames {

@@ -12,7 +12,7 @@ use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 /// Maximum number of fragments. More fragments would take longer without finding more.
 const FRAGMENTS_MAX: usize = 64;
-/// Number of keys that are used in parallel.
+/// Number of datagrams to reassemble in parallel.
 const KEYS: usize = 3;
 
 /// Runs the target on one input.

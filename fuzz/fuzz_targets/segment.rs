@@ -64,7 +64,7 @@ fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Payload bytes of the superframes.
+/// Maximum number of payload bytes in a superframe.
 const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
@@ -94,7 +94,7 @@ fn description(decisions: &mut Decisions<'_>) -> Gso {
     }
 }
 
-/// Returns a superframe with some bytes changed, or any bytes.
+/// Returns a superframe with some bytes changed, or arbitrary bytes.
 fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     let kind = decisions.byte();
     if kind.is_multiple_of(4) {

@@ -30,7 +30,7 @@ const ROOM: usize = 4096;
 pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
-    // ESP does not protect link headers, so an impaired wire has none.
+    // ESP does not protect link headers, so there are none on an impaired wire.
     let links = [(LinkType::Raw, Link::Ip), (LinkType::Ethernet, Link::Ethernet)];
     let (link, kit) = decisions.choose(if is_good { &links } else { &links[..1] });
     if decisions.byte() & 1 == 0 {
@@ -103,7 +103,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A link that loses, repeats and damages frames halfway.
+/// A link that loses, duplicates and damages frames in transit.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -125,7 +125,7 @@ impl Road {
         self.ends[1].take().expect("once")
     }
 
-    /// Forwards the frames that have arrived halfway.
+    /// Forwards the frames that are in transit.
     fn carry(&mut self, decisions: &mut Decisions<'_>, is_good: bool) {
         for mut frame in receive(&mut self.middle[0]) {
             let fate = if is_good { 0 } else { decisions.byte() };
@@ -144,7 +144,7 @@ impl Road {
     }
 }
 
-/// Returns packets of random stacks.
+/// Returns packets with random header stacks.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     let count = 1 + usize::from(decisions.byte()) % FRAMES_MAX;
     let frame = |number: usize| {

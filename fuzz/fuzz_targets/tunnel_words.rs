@@ -7,7 +7,7 @@ use grosso_cli::fuzzing;
 
 use crate::text;
 
-/// The local endpoint of the associations in the examples.
+/// Local endpoint of the associations in the seed inputs.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// Runs the target on one input.

@@ -18,7 +18,7 @@ const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_C
 const PACKED: u64 = features::RING_PACKED;
 /// Size of the memory, which has the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
-/// Size of a page. The log has 8 bits, one for each page.
+/// Size of a page. The dirty log has 8 bits, one for each page.
 const PAGE_BYTES: usize = MEMORY_BYTES / 8;
 /// Offsets of the descriptor table, available entries and used entries for each ring of two queue pairs.
 const RINGS: [[u64; 3]; 4] =
@@ -51,7 +51,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
         match below(&mut decisions, 8) {
             0 => {
                 say(back, &memory, &mut decisions);
-                // The message may have configured another log, or no log.
+                // The message may have configured another log, or removed it.
                 is_logged = false;
             }
             1 => {
@@ -97,7 +97,7 @@ fn memory() -> File {
     assert!(number >= 0);
     // SAFETY: the kernel has just opened this descriptor.
     let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
-    // The log of pages is directly after the guest's memory.
+    // The dirty log comes directly after the guest's memory.
     memory.set_len(MEMORY_BYTES as u64 + 1).expect("memory");
     memory
 }

@@ -21,7 +21,7 @@ impl<'a> Decisions<'a> {
         Self { bytes }
     }
 
-    /// Returns whether all bytes are used up.
+    /// Returns whether all bytes have been used.
     pub fn is_over(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -60,7 +60,7 @@ fn text(data: &[u8]) -> &str {
     data.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// Returns a stack with at most two tunnels over this link.
+/// Returns a header stack on this link, with at most two tunnels.
 pub fn stack(decisions: &mut Decisions<'_>, link: Link) -> Stack {
     Stack::random(&mut decisions.random(), link)
 }

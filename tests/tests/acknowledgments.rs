@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that stores records of acknowledgments, and buffers.
+/// A sink that collects the records of acknowledgments, and the buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,

@@ -99,7 +99,7 @@ fn cut_compressed_captures_hand_out_every_complete_packet_first() {
             };
             let found = reader.packets();
             assert!(matches!(error, CaptureError::Truncated { .. }), "{name}: {error}");
-            // A decompressor works in blocks of at most 128 KiB of output.
+            // A decompressor outputs blocks of at most 128 KiB.
             let wanted = (expected.len() * length / compressed.len()) as u64;
             assert!(found + 200 > wanted, "{name}: {found} of {wanted}");
             assert_eq!(packets(&compressed[..length]), expected[..found as usize]);

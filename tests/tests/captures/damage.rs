@@ -189,7 +189,7 @@ fn interfaces_are_bounded() {
     assert!(error.unwrap().to_string().contains("more than 65536 interfaces"));
 }
 
-/// A reader that returns one byte at a time and is interrupted before each.
+/// A reader that returns one byte at a time, and is interrupted before each one.
 struct Drip<'a> {
     bytes: &'a [u8],
     interrupted: bool,

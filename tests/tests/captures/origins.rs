@@ -38,7 +38,7 @@ fn merged_packets_remember_their_files_and_count_those_left_out() {
     let (one, two) = (capture(Format::Pcap, &[10, 30, 50]), capture(Format::Pcapng, &[20, 40, 60]));
     let readers = [(&one[..], "one"), (&two[..], "two")]
         .map(|(bytes, name)| (CaptureReader::new(bytes).unwrap(), name.to_string()));
-    // The second packet of each file is omitted.
+    // The second packet in each file is skipped.
     let select: grosso_capture::Select = Box::new(|packet| Ok(packet.number != 2));
     let merge = Merge::new(readers.into(), Some(select), true).unwrap();
     let outcome = merge.outcome();

@@ -103,7 +103,7 @@ fn c30_a_verified_sum_becomes_the_sum_of_the_packet_inside() {
             assert_eq!(read.meta.checksum, Checksum::None);
         }
     }
-    // A wrong sum is not trusted.
+    // A wrong sum must not be trusted.
     let frame = vxlan(0).build();
     let wrong = Checksum::Complete { sum: sum_of(&frame) ^ 1 };
     assert_eq!(take_knowing(&frame, wrong).unwrap_err(), Refusal::UdpChecksum);
@@ -163,10 +163,10 @@ fn a_partial_checksum_around_the_packet_is_gone_with_its_header() {
     // The outer UDP header starts after Ethernet and IPv4.
     let taken = take_knowing(&frame, partial(34, 6)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
-    // A checksum inside the partial one has to be verified.
+    // A checksum inside the one that is partial has to be verified.
     let gre = gue_gre(1, 1).build();
     assert_eq!(take_knowing(&gre, partial(54, 6)).unwrap_err(), Refusal::GreChecksum);
-    // A checksum around the partial one counts as correct.
+    // A checksum around the one that is partial counts as correct.
     let taken = take_knowing(&gue_gre(1, 1).build(), partial(66, 4)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
     for (start, offset) in
@@ -335,7 +335,7 @@ fn a_sum_leaves_out_what_is_behind_the_packet() {
     assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
 }
 
-/// A function that adds the headers of a packet inside a tunnel.
+/// Function that adds the inner headers of a tunnel packet.
 type Inner = fn(Packet) -> Packet;
 
 #[test]

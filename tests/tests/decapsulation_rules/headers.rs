@@ -275,7 +275,7 @@ fn what_is_no_tunnel_is_called_so() {
         Refusal::NoTunnel,
     );
     refused(&Packet::new().ethernet(|e| e).mpls(|m| m).ipv4(|ip| ip).udp(|u| u), Refusal::NoTunnel);
-    // An IKE packet on the port of ESP.
+    // An IKE packet on the ESP port.
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[0; 28]), Refusal::NoTunnel);
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[1; 28]), Refusal::Encrypted);
     refused(&ipv4().esp(|e| e).payload(&[0; 28]), Refusal::Encrypted);
@@ -299,7 +299,7 @@ fn lengths_agree_with_each_other() {
     refused(&outer(whole, whole - 19), Refusal::Malformed);
     refused(&outer(whole, 7), Refusal::Malformed);
     refused(&outer(whole, 0), Refusal::Malformed);
-    // The inner packet declares more bytes than the outer UDP header.
+    // The inner packet declares more bytes than the outer UDP header does.
     refused(&outer(whole, whole - 21), Refusal::InnerLength);
     refused(&outer(whole - 1, whole - 21), Refusal::InnerLength);
     let longer = ipv4().gre(|g| g).ipv4(|ip| ip.total_len_raw(29)).udp(|u| u.len_raw(9));

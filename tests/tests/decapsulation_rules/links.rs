@@ -191,7 +191,7 @@ fn labels_around_a_frame_on_a_link_are_removed() {
         let checksum = Checksum::Partial { start: 2, offset: 0 };
         let outside = take_with(&frame, &Meta { checksum, ..meta }, LinkType::Ethernet, &rules());
         assert_eq!(outside.err(), Some(Refusal::ChecksumOutside));
-        // A cooked header has no room for the addresses of the inner frame.
+        // A cooked header has no room for the inner frame's addresses.
         let cooked = sll(0x8847, &labels);
         assert_eq!(taken(&cooked, LinkType::LinuxSll), Err(Refusal::LinkFamily));
         let mut alone = rules();

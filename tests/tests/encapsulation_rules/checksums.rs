@@ -159,7 +159,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
             assert_eq!((sent.bytes[28], sent.bytes[31]), (0, 0));
         }
     };
-    // The packet has no partial checksum.
+    // This packet has no partial checksum.
     goes_without(VXLAN, &Known::new(tcp().build()));
     // The start of the checksum does not fit into seven bits, although it is counted in units of two bytes.
     let options =
@@ -172,7 +172,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     goes_without(Header::Ip, &Known::partial(&inner));
     let inner = Packet::new().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
     goes_without(Header::Ip, &Known::partial(&inner.ipv4(|ip| ip).tcp(|t| t)));
-    // The offset is neither that of TCP nor that of UDP.
+    // The checksum offset matches neither TCP nor UDP.
     let mut odd = Known::partial(&tcp());
     odd.meta.checksum = partial(34, 4);
     goes_without(VXLAN, &odd);

@@ -226,7 +226,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     assert!(put(&mut over_ipv4, &packet, LinkType::Raw).is_ok());
 }
 
-/// Tests the limit of segmentation, which supports at most five IP headers.
+/// Tests that a sixth IP header is refused, because segmentation supports at most five.
 #[test]
 fn s04_b10_a_sixth_ip_header_is_refused() {
     let [local, remote] = V4;
@@ -262,7 +262,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // A tunnel of IP packets has no room for the VLAN tag.
+    // A tunnel for IP packets has no room for the VLAN tag.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };
@@ -279,7 +279,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A tunnel of Ethernet frames carries link headers and padding unchanged.
+    // A tunnel for Ethernet frames carries link headers and padding unchanged.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());

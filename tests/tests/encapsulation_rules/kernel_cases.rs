@@ -297,7 +297,7 @@ fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     assert_eq!(seen, 3 * 2 * 4 * 6);
 }
 
-/// Returns frames of both IP versions with no tag, one and two tags.
+/// Returns frames of both IP versions with zero, one and two VLAN tags.
 fn frames_with_class_and_ttl() -> Vec<Packet> {
     let tagged = |tags: usize| {
         (0..tags).fold(Packet::new().ethernet(|e| e), |packet, _| packet.vlan(|v| v.id(5)))

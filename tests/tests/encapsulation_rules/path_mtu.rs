@@ -87,7 +87,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
         let fit = |device, path| fit_within(&frame, LinkType::Ethernet, TunnelMtu { device, path });
         assert_eq!(fit(1246, 1246 + tags).0, Fit::Fits, "{tags}");
         assert_eq!(fit(1245, 1246 + tags).0, Fit::Told, "{tags}");
-        // The sender gets the size that fits after its tags.
+        // The message reports the size that fits after the tags.
         let (refused, message) = fit(1246, 1245 + tags);
         assert_eq!(refused, Fit::Told, "{tags}");
         let link = message.len() - 576;
@@ -104,7 +104,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     }
 }
 
-/// Tests that a superframe fits if its packets fit.
+/// Tests that a superframe fits if its packets do.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {

@@ -21,7 +21,7 @@ use super::{
     putting::{Known, link_of, packets, partial, put, take},
 };
 
-/// Returns a superframe of the kit.
+/// Returns a superframe that the kit built.
 pub(crate) fn superframe(packet: &Packet, size: u16) -> Known {
     let (bytes, start, offset) = packet.build_superframe();
     let checksum = partial(start, offset);
@@ -45,7 +45,7 @@ fn is_numbered(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Gre { sequence: true, .. })
 }
 
-/// Returns pairs of equal senders, one pair for each setting of DF.
+/// Returns pairs of identical senders, one for each DF setting.
 fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     let both = |dont_fragment| {
         let mut endpoint = endpoint.clone();
