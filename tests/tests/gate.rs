@@ -15,7 +15,7 @@ fn text(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the words between two markers of a script.
+/// Returns the words between two markers in a script.
 fn words<'a>(text: &'a str, from: &str, to: &str) -> Vec<&'a str> {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from}"));
     let (words, _) = rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}"));

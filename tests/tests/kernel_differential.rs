@@ -11,7 +11,7 @@ use grosso_testkit::oracle::{Link, Rules, VXLAN_PORT, join, trains};
 use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
 
-/// Number of vectors of a test; a vector takes well under a millisecond.
+/// Number of vectors per test. A vector takes well under a millisecond.
 const VECTORS: u64 = 1000;
 /// The first release with the identification rule that the slow oracle follows (rule G14).
 const RELEASE_MIN: (u32, u32) = (6, 18);

@@ -220,7 +220,7 @@ fn a_circle_is_found_through_paths_and_what_is_exported_again() {
 
 /// A module: a file, or part of one.
 struct Module {
-    /// Path of the module from the root of its crate.
+    /// Path of the module from its crate root.
     path: Vec<String>,
     /// Every path in the module, as written.
     paths: BTreeSet<Vec<String>>,
@@ -241,7 +241,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        // If a crate has a library, its program consists of one call of the library.
+        // If a crate has a library, its program consists of a single call into the library.
         let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
         if let Some(root) = roots.iter().find(|root| root.is_file()) {
             read(root, &path.join("src"), Vec::new(), &mut modules);

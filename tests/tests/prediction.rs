@@ -11,7 +11,7 @@ use grosso_rig::engine::{Engine, Out, PORTS, segment};
 use grosso_testkit::{Packet, oracle::checksum};
 use grosso_wire::{Kind, LinkType, dissect};
 
-/// A function that returns the packet of a connection with this number.
+/// Function that returns the packet with this number in a connection.
 type Numbered = fn(u16) -> Vec<u8>;
 
 const STACKS: [(&str, Numbered); 8] = [

@@ -21,7 +21,7 @@ const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-c
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// The start of the comment that lists further rules, such as `G32, K4`.
+/// Start of the comment that lists further rules, such as `G32, K4`.
 const COMMENT: &str = "// Rules: ";
 
 /// Advice to print if the page is outdated.
@@ -113,7 +113,7 @@ enum Part {
     Rows(Vec<Row>),
 }
 
-/// The text of a rule, or of several that the engine does not distinguish.
+/// Text of one rule, or of several rules that the engine does not distinguish.
 struct Row {
     /// The rules as written, `K134-K135`.
     label: String,
@@ -141,7 +141,7 @@ impl Row {
         }
     }
 
-    /// Returns the line of the page.
+    /// Returns the row as a line on the page.
     fn line(&self, tests: &[Test]) -> String {
         let engine = (None, String::new());
         let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
@@ -331,7 +331,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the root of the repository.
+/// Returns the repository's root directory.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

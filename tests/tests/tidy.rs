@@ -121,11 +121,11 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Maximum length of a file without a reason, in lines.
+/// Maximum length in lines of a file that gives no reason for its length.
 const LINES_USUAL: usize = 600;
 /// Text with which the reason for a longer file starts.
 const REASON: &str = "Longer than 600 lines: ";
-/// Number of lines at the start of a file in which the reason must be.
+/// Number of lines at the start of a file within which the reason must appear.
 const HEAD_LINES: usize = 60;
 /// Maximum length of a source file, in lines. Consider splitting a file that has more than 600 lines.
 const LINES_MAX: usize = 900;
@@ -582,7 +582,7 @@ struct Package {
     development: Vec<String>,
 }
 
-/// Returns the packages of the workspace, as Cargo sees them.
+/// Returns the workspace's packages, as Cargo reports them.
 fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -623,7 +623,7 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// Returns every file of the repository except those that programs generate.
+/// Returns every file in the repository except generated ones.
 fn tree() -> Vec<PathBuf> {
     files(&root())
 }

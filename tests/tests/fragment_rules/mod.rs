@@ -17,7 +17,7 @@ use grosso::reassemble::{
 use grosso_rig::fragments::{Piece, Rig, Version};
 use grosso_testkit::random::Random;
 
-/// Returns the default rules of a mode.
+/// Returns the default rules for a mode.
 fn rules(mode: ReassemblyMode) -> ReassemblyRules {
     ReassemblyRules::new(mode)
 }

@@ -34,7 +34,7 @@ fn headers() -> Vec<Packet> {
     ]
 }
 
-/// Returns the packet after a device has completed its partial checksum.
+/// Completes the packet's partial checksum, as a device does.
 fn completed((mut packet, meta): Known) -> Vec<u8> {
     let Checksum::Partial { start, offset } = meta.checksum else { panic!("no partial checksum") };
     complete(&mut packet, start, offset).unwrap();

@@ -20,7 +20,7 @@ struct Wire {
     /// Time that a full packet takes on the link, in hundredths of a nanosecond.
     packet_ns_x100: u64,
     flows: u16,
-    /// Interval of the receiver's polls.
+    /// Interval between the receiver's polls.
     poll_ns: u64,
 }
 

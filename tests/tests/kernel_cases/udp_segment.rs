@@ -15,9 +15,9 @@ use grosso_testkit::{
 const HEADERS_V4: usize = 14 + 20 + 8;
 /// Size of the Ethernet, IPv6 and UDP headers, in bytes.
 const HEADERS_V6: usize = 14 + 40 + 8;
-/// Maximum payload of a datagram for an Ethernet MTU.
+/// Maximum payload of an IPv4 datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
-/// Maximum payload of a datagram for an Ethernet MTU over IPv6.
+/// Maximum payload of an IPv6 datagram for an Ethernet MTU.
 const MSS_V6: usize = 1452;
 
 /// Returns the superframe of a UDP send of `len` bytes with segment size `size`.

@@ -61,7 +61,7 @@ pub(crate) struct Both {
 }
 
 impl Both {
-    /// Returns the deliveries of the kernel.
+    /// Returns the kernel's deliveries.
     pub(crate) fn kernel(&mut self, frames: &[Vec<u8>]) -> Answer {
         let delivered = self.kernel.coalesce(frames).unwrap_or_else(|error| panic!("{error}"));
         delivered.into_iter().fold(Answer::default(), Answer::with_delivered)

@@ -18,7 +18,7 @@ pub(crate) struct Comparison {
     pub(crate) counts: Counts,
 }
 
-/// Counters of a comparison.
+/// Counters for a comparison.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) vectors: usize,

@@ -23,7 +23,7 @@ pub(crate) enum Known {
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
-    /// A GRE header has checksum and key.
+    /// A GRE header has both a checksum and a key.
     GreChecksumAndKey,
     /// A header is present that the running kernel does not parse.
     NotLookedInto,
@@ -33,7 +33,7 @@ pub(crate) enum Known {
     FinalAddress,
     /// The kernel compares identifications as before 6.18.
     OlderIdentification,
-    /// More flows arrive than a bucket has room for.
+    /// More flows arrive than fit into a bucket.
     Eviction,
 }
 
@@ -64,7 +64,7 @@ impl Known {
         Self::Eviction,
     ];
 
-    /// Returns the numbers of the rules in `docs/rules.md`.
+    /// Returns the rule numbers in `docs/rules.md`.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             Self::UrgentPointer => "G33",
@@ -208,7 +208,7 @@ impl Suspect {
     }
 }
 
-/// Returns every suspect of a vector.
+/// Returns every suspect in a vector.
 pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     let identities = common_identities(frames);
     let mut suspects = Vec::new();

@@ -310,7 +310,7 @@ struct Ill {
     socket: Option<UnixSocket>,
     port: VhostPort,
     said: Vec<Message>,
-    /// Current time of the port.
+    /// Current time, as passed to the port.
     now_ns: u64,
     _folder: TempDir,
 }

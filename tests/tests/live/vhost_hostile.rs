@@ -136,7 +136,7 @@ fn a_path_goes_on_behind_a_frame_that_never_fits() {
             got = other.received();
             got.is_some()
         });
-        // The checksum of the frame may be left to the guest.
+        // The frame's checksum may be left to the guest.
         assert_eq!(got.map(|got| got.len()), Some(12 + frame(9).len()));
         machines.stop();
     }

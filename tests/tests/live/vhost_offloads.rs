@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Returns the offsets of the TCP or UDP header and of the payload.
+    /// Returns the offsets of the transport header and the payload.
     fn places(self) -> (usize, usize) {
         let transport = if self.is_ipv4 { 34 } else { 54 };
         (transport, transport + if self.is_tcp { 20 } else { 8 })

@@ -53,7 +53,7 @@ fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// Returns the acknowledgment numbers of the frames, in packets.
+/// Returns the acknowledgment numbers in the frames, counted in packets.
 fn acknowledged(frames: &[(Vec<u8>, Meta)]) -> Vec<u32> {
     frames.iter().map(|(frame, _)| number(frame) / LEN).collect()
 }

@@ -102,7 +102,7 @@ fn assert_agree<O: Original>(profile: &Profile, connections: u16) {
     assert!(longest >= 45, "{longest}");
 }
 
-/// Returns one line per delivery, for the message of a failed test.
+/// Returns one line per delivery, for the failure message.
 fn listed(all: &[Delivered]) -> String {
     let line = |out: &Delivered| format!("{} {}", out.packets, described(&out.bytes));
     all.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"

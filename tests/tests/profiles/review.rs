@@ -156,7 +156,7 @@ fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     }
 }
 
-/// Returns the total length of the IP header.
+/// Returns the total length in the IP header.
 fn number_of_ip(out: &Out) -> u64 {
     u64::from(u16::from_be_bytes([out.bytes[16], out.bytes[17]]))
 }

@@ -419,7 +419,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
-        // A third flow takes the entry of one of the first two.
+        // A third flow takes over the entry of one of the first two.
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
@@ -448,7 +448,7 @@ fn p52_abandoned_holes_give_the_waiting_time_and_other_late_packets_do_not() {
         flow.push(&[2]);
         flow.pass(10_000);
         flow.push(&[1, 4]);
-        // The wait is twice the time of the first hole.
+        // The wait is twice the time that the first hole took to fill.
         flow.pass(20_000);
         assert_eq!(flow.released(Release::HoleTime), 1);
         flow.pass(took_ns - 20_000);

@@ -270,7 +270,7 @@ fn a_back_end_that_comes_again_gets_new_memory_and_rings() {
     }
 }
 
-/// A device that has only the memory and the eventfds of a front end.
+/// A device that has only a front end's memory and eventfds.
 struct Device {
     front: FrontEnd,
     memory: File,
@@ -464,7 +464,7 @@ fn answers_that_nobody_asked_for_are_refused() {
     let short = Message { payload: vec![0; 7], ..answer(request::GET_FEATURES, 0) };
     let _ = front.greet();
     assert!(front.handle_answer(&short).is_err());
-    // A back end that reports the failure of a message in its reply.
+    // A back end that replies that a message has failed.
     let _ = front.greet();
     front.handle_answer(&answer(request::GET_FEATURES, PLAIN)).unwrap();
     let letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();

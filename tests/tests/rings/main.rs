@@ -57,7 +57,7 @@ struct Guest {
     seen: u16,
     /// Descriptors of a packed ring by their numbers in chains, until they are written to the ring.
     described: Vec<Words>,
-    /// Number of descriptors of each outstanding entry.
+    /// Number of descriptors in each outstanding entry.
     slots: VecDeque<u16>,
 }
 
@@ -192,7 +192,7 @@ impl Guest {
         self.offer(number);
     }
 
-    /// Returns the used entries: the head and length of each.
+    /// Returns the used entries, each as head and length.
     fn used(&mut self) -> Vec<(u32, u32)> {
         iter::from_fn(|| self.next_used()).collect()
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const FORMAT: &str = "grosso.vectors/1";
 /// Link type of the captures: Ethernet.
 const ETHERNET: u32 = 1;
-/// Maximum length of a frame that a capture announces, in bytes.
+/// Snap length in the header of the captures, in bytes.
 const SNAPLEN: u32 = 262_144;
 const ANEW: &str =
     "make it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test engine vectors::";

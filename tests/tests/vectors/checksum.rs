@@ -38,7 +38,7 @@ enum What {
     Complete { frame: usize, start: usize, offset: usize, out: usize },
 }
 
-/// A checksum of a frame.
+/// A checksum in a frame.
 #[derive(Serialize)]
 struct Field {
     header: &'static str,

@@ -169,7 +169,7 @@ fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     );
 }
 
-/// Returns the cases, in the order of their first rules.
+/// Returns the cases, ordered by their first rules.
 fn cases() -> Vec<Case> {
     [link(), ipv4(), ipv6(), tcp(), flags(), sizes(), order(), udp(), tunnels()]
         .into_iter()
@@ -466,7 +466,7 @@ fn ipv6() -> Vec<Case> {
     ]
 }
 
-/// Returns a selective acknowledgment of one block that starts at `start`.
+/// Returns a selective acknowledgment option with one block, which starts at `start`.
 fn sack(start: u8) -> [u8; 12] {
     [1, 1, 5, 10, 0, 0, 0, start, 0, 0, 0, 200]
 }

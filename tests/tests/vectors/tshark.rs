@@ -14,7 +14,7 @@ const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];
 fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path(kind, "pcap")).args(["-T", "fields", "-E", "separator=;"]);
-    // The fields are in the order of the headers.
+    // The fields are in header order.
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
         command.args(["-e", &format!("{protocol}.checksum.status")]);

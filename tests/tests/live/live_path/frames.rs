@@ -90,7 +90,7 @@ fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
 }
 
-/// Returns the metadata of a superframe received from an untrusted source.
+/// Returns the metadata that a superframe has when it is received from an untrusted source.
 fn foreign(meta: Meta, segments: u16) -> Meta {
     let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
     Meta { gso, ..meta }

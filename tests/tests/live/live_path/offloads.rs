@@ -89,7 +89,7 @@ fn checksum_errors() -> u64 {
 
 #[test]
 fn stretch_acknowledgments_of_a_kernel_are_expanded_and_a_kernel_takes_them_all() {
-    // Partial checksums of the host are completed by the path, or by the port.
+    // The host's partial checksums are completed by the path or by the port.
     for transmit in [Features::NONE, Features::CHECKSUM_GENERIC] {
         let Some(world) = World::new() else { return };
         world.set_offloads(false);

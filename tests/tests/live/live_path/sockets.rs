@@ -100,7 +100,7 @@ pub(crate) fn datagrams(
 /// Number of datagrams sent, 40 per call.
 const DATAGRAMS: usize = 400;
 
-/// Program of the sender. Each datagram is filled with its number.
+/// Sender program. It fills each datagram with the datagram's number.
 const GSO_SENDER: &str = "
 import socket, sys
 address, port = sys.argv[1], int(sys.argv[2])

@@ -74,5 +74,5 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
 const DATAGRAMS: u16 = 10;
 /// Number of frames per poll, fewer than in a superframe.
 const POLL: usize = 3;
-/// The header of the tunnel with network identifier 7.
+/// VXLAN header with network identifier 7.
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 7, 0];

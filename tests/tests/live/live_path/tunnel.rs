@@ -43,7 +43,7 @@ impl World {
 
 const CHECKSUMS: &str = "tx-checksum-ip-generic";
 
-/// Opens a tunnel endpoint on UDP sockets of a host.
+/// Opens a tunnel endpoint on a host's UDP sockets.
 pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<UdpPort> {
     let options = UdpOptions::of(endpoint).unwrap();
     let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelSt
     tunnelled(port, endpoint, checksum)
 }
 
-/// Opens a tunnel endpoint on raw IP sockets of a host.
+/// Opens a tunnel endpoint on a host's raw IP sockets.
 pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<IpPort> {
     let options = IpOptions::of(endpoint).unwrap();
     let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();

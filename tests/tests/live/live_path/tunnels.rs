@@ -21,7 +21,7 @@ use super::{
 
 const BYTES: usize = 4 << 20;
 
-/// The addresses of the hosts inside the tunnel.
+/// The hosts' addresses inside the tunnel.
 pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     [
         IpAddr::V4(Ipv4Addr::new(10, 19, 0, 1)),

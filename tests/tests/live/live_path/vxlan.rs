@@ -24,7 +24,7 @@ use super::{
 /// Number of bytes in each stream.
 const BYTES: usize = 4 << 20;
 
-/// Options of the tunnel's packets.
+/// Options that determine the format of the tunnel's packets.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// 0 for an outer IPv4 header, 1 for IPv6.
@@ -176,7 +176,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     Some(tcpdump)
 }
 
-/// Returns the packets of a capture that match a filter, one line each.
+/// Returns the packets in a capture that match a filter, one line each.
 pub(crate) fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);

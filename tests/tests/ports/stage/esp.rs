@@ -39,7 +39,7 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
     }
 }
 
-/// Returns the sequence numbers of ESP packets over IPv6.
+/// Returns the sequence numbers in ESP packets over IPv6.
 fn sequences(frames: &[Vec<u8>]) -> Vec<u32> {
     let number = |frame: &Vec<u8>| {
         assert_eq!(frame[20], 50, "ESP");

@@ -26,7 +26,7 @@ use super::{
     formats::{VXLAN, formats, other_end, udp},
 };
 
-/// The addresses of the endpoints, over IPv4 and IPv6.
+/// The endpoints' IPv4 and IPv6 addresses.
 const OUTSIDE: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 
 fn outside(family: usize) -> [IpAddr; 2] {
