@@ -1,4 +1,4 @@
-//! Benchmarks of the checksum, in bytes per second, called as the engine calls it. A separate bench in
+//! Benchmarks of the checksum function as the engine calls it, in bytes per second. A separate bench in
 //! `grosso-checksum` compares the backends.
 
 use std::hint::black_box;

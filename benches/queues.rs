@@ -1,8 +1,8 @@
-//! Benchmarks of coalescing on several CPUs at once with one queue per CPU, and of choosing the queue, in nanoseconds
-//! per packet.
+//! Benchmarks of coalescing on several CPUs at once, with one queue per CPU, and of queue selection. Figures are in
+//! nanoseconds per packet.
 //!
-//! A thousand connections are distributed by their flow hash, and every thread coalesces the packets of its queue. If
-//! two CPUs take half the time, they share no data.
+//! A thousand connections are distributed by flow hash, and each thread coalesces the packets of its own queue. Two
+//! CPUs should take half the time of one, because they share no data.
 
 use std::{
     hint::black_box,
@@ -66,7 +66,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Coalesces the packets of all queues in parallel, and returns the time that this takes.
+/// Coalesces the packets of all queues in parallel, and returns the elapsed time.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());

@@ -9,14 +9,14 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Method of reassembly, which determines how a datagram is delivered.
+/// Reassembly method, which determines how a datagram is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// Fragments are copied into pages, which are delivered.
     Coalesce,
     /// Fragments are copied into pages, and the transport checksum is verified from the sums of the copies.
     Verify,
-    /// Fragments stay in the original buffers, to which the delivery refers.
+    /// Fragments stay in their original buffers, and the delivery refers to them.
     KeepGeometry,
 }
 

@@ -1,4 +1,4 @@
-//! Work for the benchmarks and the instruction counts: the engine processes the workloads of `grosso-testkit`.
+//! Steps that the benchmarks and the instruction counts measure: the engine processes workloads from `grosso-testkit`.
 //!
 //! | item | work that it repeats |
 //! |---|---|
@@ -42,7 +42,7 @@ pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
 pub use tunnel_sender::{SentTunnel, TunnelSender};
 
-/// The coalesced workloads, without fragments, which pass through the coalescer unchanged.
+/// The workloads to coalesce. Fragments are left out, because they pass through the coalescer unchanged.
 pub const COALESCED: &[&str] = &[
     "tcp4_1",
     "tcp4_jumbo",
@@ -59,14 +59,13 @@ pub const COALESCED: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// The workloads that are also coalesced with checksums that the sender has left to a device.
+/// The workloads that are also coalesced with checksums that the sender left to a device.
 pub const LEFT: &[&str] = &["tcp4_1", "tcp4_64burst", "vxlan_tcp4"];
 
 /// The workloads that are coalesced with every profile except the default one.
 pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];
 
-/// Returns the profiles other than the default one: the built-in profiles, and the default profile with one additional
-/// stage each.
+/// Returns all other built-in profiles, and variants of the default profile with one additional stage each.
 #[must_use]
 pub fn profiles() -> Vec<Profile> {
     let with = |name: &'static str, edit: fn(&mut Profile)| {
@@ -104,7 +103,7 @@ pub const ENCAPSULATED: &[&str] = &["gso_tcp4"];
 /// The decapsulated workloads.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
-/// Workloads with fragments to reassemble. The fragments are in order in the first ones; in the others, the fragments
+/// Workloads with fragments to reassemble. In the first ones, the fragments are in order; in the others, the fragments
 /// of each datagram are shuffled.
 pub const JOINED: &[&str] =
     &["frag4_8k", "frag4_64k", "frag6_64k", "frag4_8k_shuffled", "frag_shuffled", "frag6_shuffled"];

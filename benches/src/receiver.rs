@@ -17,7 +17,7 @@ use crate::{
 pub enum Trust {
     /// The device, which has verified the checksums of all levels.
     Trusted,
-    /// The engine, which reads the payload to verify checksums that have not been verified before.
+    /// The engine, which reads the payload in order to verify checksums.
     Verified,
 }
 
@@ -34,7 +34,7 @@ impl Trust {
         }
     }
 
-    /// Returns the corresponding state of the checksums.
+    /// Returns the corresponding checksum state.
     #[must_use]
     pub const fn checksum(self) -> Checksum {
         match self {
@@ -45,7 +45,7 @@ impl Trust {
 }
 
 /// Makes the innermost checksum of each packet partial, as a sending host does if its device completes checksums.
-/// Returns the checksum state for the metadata of every packet.
+/// Returns the checksum state to put into every packet's metadata.
 #[must_use]
 pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     let mut left = Checksum::None;
@@ -91,8 +91,8 @@ impl<'a> Receiver<'a> {
         Self { meta: Meta { checksum, ..self.meta }, ..self }
     }
 
-    /// Returns the receiver with prefetching: packets that are not in the cache are fetched from memory while earlier
-    /// packets are coalesced.
+    /// Enables prefetching: packets that are not in the cache are fetched from memory while earlier packets are
+    /// coalesced.
     #[must_use]
     pub fn fetching(self, cache: Cache) -> Self {
         Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
@@ -145,6 +145,6 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Number of packets between the one that is coalesced and the one that is prefetched. One packet is not enough if
+/// Distance in packets between the packet being coalesced and the one being prefetched. One packet is not enough if
 /// coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

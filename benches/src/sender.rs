@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// A step that segments superframes into complete packets, repeatedly, copying payload and computing checksums.
+/// A step that repeatedly segments superframes into complete packets: it copies the payload and computes checksums.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -112,7 +112,7 @@ impl Step for Scatterer<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// Segments one superframe. Returns its packets, each with its own header in memory.
+    /// Segments one superframe, and writes a separate header for each packet. Returns the number of packets.
     #[inline]
     fn step(&mut self) -> usize {
         let (headers, payload_bytes) = (&mut self.headers, &mut self.payload_bytes);

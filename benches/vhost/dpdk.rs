@@ -23,11 +23,11 @@ impl Tester {
         Command::new("dpdk-testpmd").arg("--version").output().is_ok()
     }
 
-    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set, the program sends frames of
-    /// `gives` bytes; otherwise it receives frames.
+    /// Starts `testpmd` with this port, whose socket is in `folder`. If `gives` is set, it sends frames of that many
+    /// bytes; otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // The program does not use huge pages, because few hosts have configured any. The thread that reads commands
+        // The program does not use huge pages, because few hosts have any configured. The thread that reads commands
         // sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
@@ -50,7 +50,7 @@ impl Tester {
         Self { child, input, lines: BufReader::new(output).lines() }
     }
 
-    /// Returns the number of frames that arrive in this time, which starts with the first frame.
+    /// Returns the number of frames that arrive within `lasts`, measured from the first frame.
     pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
         while self.packets() == 0 {
             thread::sleep(Duration::from_millis(50));

@@ -52,7 +52,7 @@ pub(super) fn taking(place: &Place, lasts: Duration) -> Command {
     command("take", place, lasts.as_secs_f64().to_string())
 }
 
-/// Returns the command of an endpoint that sends frames with this many bytes of payload, until it is killed.
+/// Returns the command of an endpoint that sends frames with `payload` bytes until it is killed.
 pub(super) fn giving(place: &Place, payload: usize) -> Command {
     command("give", place, payload.to_string())
 }
@@ -102,7 +102,7 @@ fn work(port: impl Port, gives: bool, last: &str) {
     }
 }
 
-/// Sends batches of frames endlessly, and polls its own ring in between, as a path does.
+/// Sends batches of frames forever, and polls its own ring in between, as a path does.
 fn give(mut port: impl Port, payload: usize) {
     let (frame, meta) = frame(payload);
     let (header, rest) = frame.split_at(54);
@@ -118,7 +118,7 @@ fn give(mut port: impl Port, payload: usize) {
     }
 }
 
-/// Receives frames until the measured time is over. The measured time begins a fixed time after the first frame.
+/// Receives frames until the measurement ends. The measurement starts a fixed time after the first frame.
 fn take(mut port: impl Port, lasts: f64) -> Arrived {
     let mut buffers = Vec::with_capacity(BATCH);
     while look(&mut port, &mut buffers).0 == 0 {}
@@ -151,7 +151,7 @@ fn look(port: &mut impl Port, buffers: &mut Vec<PortBuffer>) -> (u64, u64) {
     (frames, bytes)
 }
 
-/// Returns a packet, or a superframe of packets of 1448 bytes if the payload is longer.
+/// Returns a packet, or a superframe of 1448-byte segments if the payload is longer than that.
 fn frame(payload: usize) -> (Vec<u8>, Meta) {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload);
     if payload <= 1460 {

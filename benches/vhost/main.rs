@@ -5,8 +5,8 @@
 //! bridge (if the user may create them). *A path*: a path with one thread connects two VMs without CPUs, whose drivers
 //! share another thread.
 //!
-//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default with 3 seconds and 3 rounds. The rows
-//! of a round are measured one after the other, so that other load on the machine affects all of them.
+//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, defaults to 3 seconds and 3 rounds. Each round
+//! measures all rows one after the other, so that other load on the machine affects all of them.
 
 #[cfg(target_os = "linux")]
 mod dpdk;

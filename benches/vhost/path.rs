@@ -91,7 +91,7 @@ fn frame(len: usize) -> Vec<u8> {
     [header, bytes].concat()
 }
 
-/// A driver that has mapped the memory of its VM, and has prepared frames in advance.
+/// A driver that has mapped its VM's memory and prepared its frames in advance.
 struct Driver {
     front: FrontEnd,
     memory: Arc<Memory>,
@@ -122,7 +122,7 @@ impl Driver {
         }
     }
 
-    /// Makes all entries available that the back end has used or that were collected.
+    /// Makes all entries available again that the back end has used.
     fn offer(&mut self, ring: usize) {
         let [_, available, used] = rings(ring).map(|at| GUEST + at);
         if ring == FROM_GUEST {

@@ -1,4 +1,4 @@
-//! The rows of the table: pairs of endpoints, and lengths of frames.
+//! The rows of the table: pairs of endpoints, and frame lengths.
 
 use std::{
     fs,
@@ -15,8 +15,7 @@ use crate::{
     path,
 };
 
-/// Names and payload lengths of the frames to measure; lengths are in bytes. A frame is 54 bytes longer than its
-/// payload.
+/// Names of the frames to measure, and their payload lengths in bytes. A frame is 54 bytes longer than its payload.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
@@ -41,7 +40,7 @@ const PAIRS: [(Pair, &str); 5] = [
     (Pair::Tap, "TAP, the kernel's bridge, TAP"),
 ];
 
-/// Measures all rows as often as requested, and prints the best and the median of each.
+/// Measures all rows the requested number of times, and prints the best figure and the median for each.
 pub(super) fn run(words: &[String]) {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
     let lasts = Duration::from_secs_f64(number(0).unwrap_or(3.0));
@@ -142,7 +141,7 @@ impl Running {
         Self(command.spawn().expect("a process"))
     }
 
-    /// Waits for the end of the process, and returns its report.
+    /// Waits until the process exits, and returns its report.
     fn arrived(mut self) -> Arrived {
         let output = self.0.stdout.take().expect("its output");
         heard(&std::io::read_to_string(output).expect("words"))

@@ -1,5 +1,5 @@
-//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures.
-//! Texts come from the documents; their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
+//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures. Text
+//! inputs come from the documents, and their words form the target's dictionary, `DIRECTORY/TARGET.dict`.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -73,7 +73,7 @@ fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<
     fs::write(directory.join(format!("seed-{seed}")), bytes)
 }
 
-/// Returns the link type, the ports, and a frame with a random stack of headers.
+/// Returns fuzz input with a link type, ports, and a frame with a random header stack.
 fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     let stacks = Stack::all();
     let stack = &stacks[seed as usize * 7 % stacks.len()];
@@ -99,7 +99,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     writer.finish().expect("writing to memory succeeds")
 }
 
-/// Returns a capture of packets and superframes, and the sizes that the classifier gets, which are often unknown.
+/// Returns a capture of packets and superframes, and the sizes to pass to the classifier, which are often unknown.
 fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -121,7 +121,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     [given, writer.finish().expect("writing to memory succeeds")].concat()
 }
 
-/// Returns choices and a list of actions. Most of the actions are number 0, the usual one.
+/// Returns choices and a list of actions. Most actions have number 0, the common one.
 fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     let mut bytes = random.bytes(choices);
     for _ in 0..random.within(4, count) {
@@ -130,8 +130,8 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns events on a path that carries packets of up to 1500 bytes, with a separate loss rate for long packets. The
-/// prober is polled every second, or as often as possible while messages report a smaller MTU.
+/// Returns events on a path with an MTU of 1500 bytes and a separate loss rate for long packets. The prober is polled
+/// every second, or as often as possible while messages report a smaller MTU.
 fn probes(random: &mut Random) -> Vec<u8> {
     let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
     let step = if random.percent(50) { 64 } else { 1 };
@@ -154,7 +154,7 @@ const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
 ];
 
-/// Pairs of security associations, in the form that `ip xfrm` prints and in the form that it accepts.
+/// Pairs of security associations: once as `ip xfrm` prints them, and once as it accepts them.
 const ASSOCIATIONS: [&str; 2] = [
     "src 10.0.0.1 dst 10.0.0.2\n\tproto esp spi 0x00001001 reqid 1 mode tunnel\n\treplay-window 0 seq 0x00000000 \
      flag esn\n\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96\n\tanti-replay esn context:\n\t \
@@ -182,7 +182,7 @@ const TUNNELS: [&str; 10] = [
     "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
 ];
 
-/// Requests for counters, each preceded by the number of its protocol: 0 for a line, 1 for HTTP.
+/// Requests for counters, each preceded by a protocol number: 0 for a plain line, 1 for HTTP.
 const REQUESTS: [&str; 6] = [
     "\u{0}{\"ask\":\"counters\"}\n",
     "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
@@ -205,7 +205,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// Files with keys and with sequence numbers, and a reply with counters, each preceded by the number of its kind.
+/// Files with keys and sequence numbers, and a reply with counters. Each is preceded by the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",

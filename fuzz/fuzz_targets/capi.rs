@@ -1,4 +1,4 @@
-//! Hostile frames, virtio headers and options for the C functions, under the address sanitizer: every buffer is
+//! The C API, called with hostile frames, virtio headers and options, under the address sanitizer: every buffer is
 //! returned once, no panic unwinds into C, and no byte outside a buffer is accessed.
 use std::ffi::c_void;
 
@@ -10,8 +10,8 @@ use grosso_capi::{
     types::*,
 };
 
-/// Buffers that the library holds, indexed by number. Each is in a separate box, so that the sanitizer detects accesses
-/// beyond its ends.
+/// Buffers that the library holds, indexed by number. Each is in a separate box, so that the sanitizer detects
+/// out-of-bounds accesses.
 type Held = Vec<Option<Box<[u8]>>>;
 
 unsafe extern "C" fn take(

@@ -5,7 +5,7 @@ use grosso_capture::{
     options::push_option,
 };
 
-/// Number of uncompressed bytes after which reading stops, because a few bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops, because a few compressed bytes may expand to gigabytes.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Runs the target on one input.
@@ -25,8 +25,8 @@ pub fn run(data: &[u8]) {
         }
         read.push(Record::of(&entry));
         writer.copy(&entry).expect("a capture can be copied into its own format");
-        // This may fail: the output can express everything that a classic pcap contains, but not every section of a
-        // foreign pcapng file.
+        // Copying may fail: the output can represent any classic pcap file, but not every section of a pcapng file from
+        // another program.
         let _ = converted.copy(&entry);
     }
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);

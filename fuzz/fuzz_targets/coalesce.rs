@@ -1,5 +1,5 @@
-//! The coalescer: modified trains with random limits, polls and holds. No packet is lost, no packet overtakes another
-//! of its flow, and segmentation restores exactly the pushed packets.
+//! The coalescer, with modified trains and random limits, polls and holds: no packet is lost, no packet overtakes
+//! another of its flow, and segmentation restores exactly the pushed packets.
 
 use crate::{Decisions, stack};
 use grosso::{Meta, Profile};

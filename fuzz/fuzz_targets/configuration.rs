@@ -1,4 +1,5 @@
-//! Configuration files of `grosso run`: an accepted file is a valid configuration, and an error states its position.
+//! Configuration files of `grosso run`: an accepted file is a valid configuration, and every error message has a
+//! position.
 
 use grosso_cli::fuzzing;
 

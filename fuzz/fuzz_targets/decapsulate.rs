@@ -1,5 +1,5 @@
-//! Decapsulation: any stack with changed bytes, any metadata, any link. No input causes a panic, no byte outside the
-//! packet is written, and each decapsulation makes the packet shorter.
+//! Decapsulation of any stack with modified bytes, with any metadata and on any link: no input causes a panic, no byte
+//! outside the packet is written, and each decapsulation makes the packet shorter.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -62,7 +62,7 @@ fn meta(decisions: &mut Decisions<'_>) -> Meta {
     Meta { checksum, gso, ..Meta::default() }
 }
 
-/// Returns a frame of the kit with some of its bytes changed.
+/// Returns a frame from the test kit, with some bytes changed.
 fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
     let payload = usize::from(decisions.byte());

@@ -1,4 +1,4 @@
-//! The dissector: layers are inside the frame and in order, and the reported extent matches the lengths.
+//! The dissector: layers are in order and inside the frame, and the reported extent matches the length fields.
 
 use crate::Decisions;
 use grosso_rig::engine::PORTS;
@@ -60,7 +60,8 @@ fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     for (layer, slow) in stack.layers().iter().zip(&parsed.layers) {
         assert!(is_called(layer.kind, slow.name), "{stack}: {}", slow.name);
         assert_eq!(usize::from(layer.offset), slow.offset, "{stack}");
-        // In a GRE header with routing or of another version, only the first word has a meaning (rule W50).
+        // If a GRE header has the routing flag or a version other than 0, only its first word can be interpreted (rule
+        // W50).
         let is_readable = slow.name != "gre" || slow.number("flags") & 0x4007 == 0;
         if is_readable {
             assert_eq!(usize::from(layer.len), slow.len, "{stack}");

@@ -1,5 +1,5 @@
-//! Encapsulation: any tunnel, any frame in any slices, any metadata. No input causes a panic, no bound is exceeded,
-//! superframes are segmented or refused, and decapsulation restores the frame.
+//! Encapsulation of any frame, in any slices, with any metadata and into any tunnel: no input causes a panic, no limit
+//! is exceeded, superframes are segmented or refused, and decapsulation restores the frame.
 
 use crate::{Decisions, endpoint, stack};
 use grosso::{
@@ -55,7 +55,7 @@ fn meta(decisions: &mut Decisions<'_>) -> Meta {
     Meta { checksum, gso, vlan, ..Meta::default() }
 }
 
-/// Returns a frame of the kit with some of its bytes changed.
+/// Returns a frame from the test kit, with some bytes changed.
 fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
     let payload = usize::from(decisions.byte());

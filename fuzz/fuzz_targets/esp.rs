@@ -1,5 +1,5 @@
-//! ESP: frames of any kind are encrypted, damaged and repeated in transit, and mixed with packets of a peer that has
-//! the key but obeys no other rule. Exactly the encrypted frames are delivered, each of them once.
+//! ESP: frames of any kind are encrypted, damaged and repeated in transit, and mixed with packets from a peer that has
+//! the key but violates every other rule. Exactly the encrypted frames are delivered, each of them once.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -76,8 +76,7 @@ pub fn run(data: &[u8]) {
         }
         let Some((sequence, delivered)) = deliver(&mut decryptor, wire, link) else { continue };
         assert!(accepted.insert(sequence), "{sequence} twice");
-        // The headers before the encrypted text are not authenticated, so they are restored only if they were not
-        // damaged.
+        // The headers before the ciphertext are not authenticated, so they are restored only if they were not damaged.
         if let Some(number) = number {
             assert!(sent[number].0.starts_with(&delivered), "padding is removed");
         }
@@ -92,8 +91,8 @@ fn deliver(decryptor: &mut Decryptor, mut wire: Vec<u8>, link: LinkType) -> Opti
     Some((decrypted.sequence, wire[decrypted.frame].to_vec()))
 }
 
-/// Returns a packet with a correct ICV around any plaintext, including the trailer. The sequence number is one of the
-/// last numbers that the encryptor used.
+/// Returns a packet with arbitrary plaintext (including the trailer) and a correct ICV. The sequence number is one of
+/// the last numbers that the encryptor used.
 fn anything_authentic(decisions: &mut Decisions<'_>, kit: Link) -> Vec<u8> {
     let sequence = u32::MAX - 1000 + u32::from(decisions.byte());
     let len = usize::from(decisions.byte());

@@ -1,6 +1,6 @@
-//! Expansion of acknowledgments: delivered trains, and acknowledgments with arbitrary changes. The copies are in order,
-//! and none is beyond the original acknowledgment. There are as many as announced, each has the length of the original,
-//! and each is correct if the original is correct.
+//! Expansion of acknowledgments that were modified arbitrarily, after trains were delivered. The copies are in order,
+//! and none acknowledges more than the original. There are as many as announced, and each is as long as the original,
+//! and correct if the original is.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
@@ -9,7 +9,7 @@ use grosso_testkit::{
     oracle::{Link, is_right},
 };
 
-/// Payload bytes of most packets.
+/// Number of payload bytes in most packets.
 const LEN: usize = 1000;
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 1);
     let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
-    // The numbers start close to wrapping around.
+    // The sequence numbers start close to the maximum, so that they wrap.
     let mut next = u32::MAX - 20_000;
     for _ in 0..ACTIONS_MAX {
         if decisions.is_over() {
@@ -62,7 +62,7 @@ fn deliver(
     coalescer.poll_end(0, &mut sink);
 }
 
-/// Returns the host's acknowledgment of the delivered data, or of a position near the end of the data.
+/// Returns an acknowledgment from the host, for all delivered data or for a position near its end.
 fn acknowledgment(next: u32, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let behind = u32::from(decisions.word() % 4096);
     let window = decisions.choose(&[1000, 1000, 1000, 900, 1100]);

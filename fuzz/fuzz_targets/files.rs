@@ -1,5 +1,5 @@
-//! Files and replies of the program itself, which others may have changed: keys, sequence numbers and counters. The
-//! output of a program under test is read too. A file of sequence numbers that is truncated at any position is
+//! Parsers for files and replies that Grosso wrote but others may have changed: keys, sequence numbers and counters;
+//! and the parser for the output of a program under test. A sequence file that is truncated at any position is
 //! rejected, so that no used number counts as unused.
 
 use std::{env, fs, path::PathBuf, process};
@@ -7,7 +7,7 @@ use std::{env, fs, path::PathBuf, process};
 use grosso_cli::fuzzing;
 use grosso_io::stage::SequenceFile;
 
-/// The fingerprint of the keys in the seeds.
+/// Fingerprint of the keys in the seed inputs.
 const KEYS: u128 = 0xfeed;
 
 /// Runs the target on one input.

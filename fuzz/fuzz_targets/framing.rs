@@ -1,4 +1,4 @@
-//! A stream of frames, each preceded by its length: the same frames, or the same end, are found regardless of how the
+//! A stream of frames, each preceded by its length: the parser finds the same frames and the same end, however the
 //! bytes are divided on arrival.
 
 use crate::Decisions;
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(frames(stream, &sizes), frames(stream, &[usize::MAX]));
 }
 
-/// Returns the frames of a stream that arrives in pieces, whose sizes repeat the given list.
+/// Returns the frames in a stream that arrives in pieces; `sizes` is repeated to determine their lengths.
 fn frames(mut stream: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Option<TooLong>) {
     let (mut deframer, mut frames) = (Deframer::new(FRAME_BYTES_MAX), Vec::new());
     for size in sizes.iter().cycle() {

@@ -1,5 +1,5 @@
-//! An impaired link with any arguments: each frame that is sent through it is delivered, is delivered twice if it was
-//! duplicated, or is counted as lost.
+//! An impaired link with any arguments: each frame sent through it is delivered once, delivered twice if it was
+//! duplicated, or counted as lost.
 
 use crate::Decisions;
 use grosso::{
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         now_ns = now_ns.saturating_add(u64::from(decisions.byte()) << (decisions.byte() % 57));
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
     }
-    // Frames arrive when they are due, and no frame stays due forever.
+    // Frames arrive when they are due, and every frame is due eventually.
     while let Some(at_ns) = near.deadline() {
         now_ns = now_ns.max(at_ns);
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();

@@ -1,5 +1,5 @@
-//! The fuzz targets: each is one module, and one program with the same name in `src/bin`. Because they are modules of
-//! one library, they are compiled once, with one copy of the generic code that they share.
+//! The fuzz targets: each is a module here, and a program with the same name in `src/bin`. As modules of one library,
+//! they are compiled once, with one copy of the generic code that they share.
 
 pub mod capi;
 pub mod capture;

@@ -1,5 +1,5 @@
-//! The data path: packets, fragments and random bytes pass through a path that merges, a stage that fragments, a stage
-//! that reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
+//! The data path: packets, fragments and random bytes pass through a merging path, a fragmenting stage, a reassembling
+//! stage, and a segmenting path. Every frame that fits its link is delivered, byte for byte.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -16,7 +16,7 @@ use grosso_testkit::{oracle::Link, stack::Place};
 
 /// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 32;
-/// Capacity of a wire. It has room for the fragments of all frames.
+/// Capacity of a wire in frames, enough for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Returns the frames that a path between two ports with these features delivers.
+/// Returns the frames delivered by a path between two ports with these features.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,
@@ -110,7 +110,7 @@ fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(mtu);
     let stage = |port: MemoryPort, options| Fragmentation::new(port, options);
-    // An MTU that no link can have is refused.
+    // The stage refuses an MTU that no link can have.
     let Ok(mut near) = stage(near, &options) else { return };
     let mut far = stage(far, &FragmentationOptions::new(7)).expect("no MTU, no refusal");
     for frame in frames {

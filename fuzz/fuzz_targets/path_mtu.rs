@@ -1,6 +1,6 @@
-//! Packets that exceed the MTU of a tunnel: any frame, any length. Packets that fit are accepted. An ICMP message is
-//! short and correct, goes back to the sender, and contains the start of the packet. Other bytes are not recognized as
-//! a message, or are recognized as an invalid one.
+//! Packets that exceed the MTU of a tunnel, of any kind and length. Packets that fit are accepted. For the others, the
+//! ICMP message is short and correct, goes back to the sender, and contains the start of the packet. If
+//! arbitrary bytes are recognized as a message, they end with the quoted packet.
 
 use crate::{Decisions, stack};
 use grosso::{

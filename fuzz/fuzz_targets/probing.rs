@@ -1,5 +1,5 @@
-//! Probing of a path with any messages, replies and losses: the known MTU stays between the base and the longest
-//! packet, a path counts as narrow only after losses, and the prober never sends more than a few packets per second.
+//! Path MTU probing with any messages, replies and losses: the known MTU stays between the base and the longest packet,
+//! a path counts as narrow only after losses, and the prober never sends more than a few packets per second.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use grosso::tunnel::probing::{Measured, Prober};
 const BASE: usize = 1280;
 const TOPS: [usize; 4] = [0, BASE, 1500, 65_535];
 const SECOND: u64 = 1_000_000_000;
-/// Maximum number of packets sent in less than a second. Each round consists of two packets. After the first round, a
-/// search whose probes are answered at once halves the range of 64 KiB eleven times, until 32 bytes are left.
+/// Maximum number of packets sent in less than a second. Each round consists of two packets. If probes are answered at
+/// once, the search needs eleven more rounds after the first, to halve a range of 64 KiB down to 32 bytes.
 const BURST_MAX: usize = 2 * (1 + 11);
 
 /// Runs the target on one input.

@@ -1,4 +1,4 @@
-//! Profiles: a profile stays the same when it is read, written and read again.
+//! Profiles: a profile that is read, written and read again is unchanged.
 
 use grosso_cli::fuzzing;
 

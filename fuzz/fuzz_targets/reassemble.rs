@@ -1,6 +1,6 @@
-//! The reassembler: fragments of a few keys at any offset, of any length, damaged or not, with any mode, policy, limits
-//! and time. No fragment is lost, and no limit is exceeded. If only offsets and bytes vary, a byte map predicts the
-//! result of each fragment.
+//! The reassembler, with fragments of a few datagrams at any offset, of any length, damaged or not, and with any mode,
+//! policy, limits and timing. No fragment is lost, and no limit is exceeded. If only offsets and bytes vary, a byte map
+//! predicts the result of each fragment.
 
 use crate::Decisions;
 use grosso::{
@@ -12,7 +12,7 @@ use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 /// Maximum number of fragments. More fragments would take longer without finding more.
 const FRAGMENTS_MAX: usize = 64;
-/// Number of keys that are used in parallel.
+/// Number of datagrams to reassemble in parallel.
 const KEYS: usize = 3;
 
 /// Runs the target on one input.
@@ -123,7 +123,7 @@ fn anything(decisions: &mut Decisions<'_>) {
     rig.finish();
 }
 
-/// Returns a piece that probably has neighbors: near the start, and a few units long.
+/// Returns a piece that is likely to touch others: it is near the start, and a few units long.
 fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let (place, shape) = (decisions.byte(), decisions.byte());
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };

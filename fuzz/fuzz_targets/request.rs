@@ -1,4 +1,4 @@
-//! Requests to the counter server, which sends only one answer regardless of further input.
+//! Requests to the counter server, which sends exactly one answer, whatever else it receives.
 
 use grosso_cli::fuzzing;
 

@@ -1,5 +1,5 @@
-//! The segmenter: any frame and any metadata. The resulting packets have correct checksums and lengths, and contain all
-//! of the payload.
+//! The segmenter, with any frame and any metadata: the packets have correct checksums and lengths, and contain the
+//! whole payload.
 
 use std::num::NonZeroU16;
 
@@ -64,12 +64,12 @@ fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Payload bytes of the superframes.
+/// Maximum number of payload bytes in a superframe.
 const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Most superframes have at most several dozen segments. More would take longer without finding more.
+    // Most superframes have a few dozen segments at most. More would take longer without finding more.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {
@@ -94,7 +94,7 @@ fn description(decisions: &mut Decisions<'_>) -> Gso {
     }
 }
 
-/// Returns a superframe with some bytes changed, or any bytes.
+/// Returns a superframe with some bytes changed, or arbitrary bytes.
 fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     let kind = decisions.byte();
     if kind.is_multiple_of(4) {

@@ -1,6 +1,6 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. Over a good wire, everything is delivered
-//! unchanged. Over a wire that loses, repeats and damages frames, ESP delivers only frames that were sent, each at most
-//! once.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. On a perfect wire, everything is delivered
+//! unchanged. On a wire that loses, duplicates and damages frames, ESP delivers only frames that were sent, each at
+//! most once.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -23,14 +23,14 @@ use grosso_wire::{Kind, LinkType, Ports, dissect};
 
 /// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 16;
-/// Capacity of a wire. It has room for the fragments of all frames.
+/// Capacity of a wire in frames, enough for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
-    // ESP does not protect link headers, so an impaired wire has none.
+    // ESP does not protect link headers, so there are none on an impaired wire.
     let links = [(LinkType::Raw, Link::Ip), (LinkType::Ethernet, Link::Ethernet)];
     let (link, kit) = decisions.choose(if is_good { &links } else { &links[..1] });
     if decisions.byte() & 1 == 0 {
@@ -80,7 +80,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     }
 }
 
-/// Connects two endpoints of a tunnel of any kind.
+/// Connects two tunnel endpoints of any kind.
 fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     let there = endpoint(decisions);
     let mut back = there.clone();
@@ -103,7 +103,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A link that loses, repeats and damages frames halfway.
+/// A link that loses, duplicates and damages frames in transit.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -125,7 +125,7 @@ impl Road {
         self.ends[1].take().expect("once")
     }
 
-    /// Forwards the frames that have arrived halfway.
+    /// Forwards the frames that are in transit.
     fn carry(&mut self, decisions: &mut Decisions<'_>, is_good: bool) {
         for mut frame in receive(&mut self.middle[0]) {
             let fate = if is_good { 0 } else { decisions.byte() };
@@ -144,7 +144,7 @@ impl Road {
     }
 }
 
-/// Returns packets of random stacks.
+/// Returns packets with random header stacks.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     let count = 1 + usize::from(decisions.byte()) % FRAMES_MAX;
     let frame = |number: usize| {
@@ -155,8 +155,8 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// Returns a frame, starting at its IP header if it has one, without the fields that fragmenting an IPv4 packet with DF
-/// changes: DF, identification and header checksum.
+/// Returns a frame, from its IP header on if it has one, with DF, identification and header checksum cleared, because
+/// fragmenting an IPv4 packet with DF changes them.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);
@@ -175,7 +175,7 @@ fn insist(port: &mut impl Port, frame: &[u8]) {
     while port.flush().unwrap() == Transmitted::NoRoom {}
 }
 
-/// Receives all available frames of a port.
+/// Receives all available frames from a port.
 fn receive<P: Port>(port: &mut P) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The arguments of tunnels stay the same when they are read, written as arguments or as a file, and read again. The
-//! arguments of security associations give a valid table.
+//! Tunnel arguments that are read, written as arguments or as a file, and read again are unchanged. Arguments for
+//! security associations result in a valid table.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use grosso_cli::fuzzing;
 
 use crate::text;
 
-/// The local endpoint of the associations in the examples.
+/// Local endpoint of the associations in the seed inputs.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// Runs the target on one input.

@@ -1,6 +1,6 @@
-//! A malicious vhost-user peer, which sends and writes anything. A malicious front end and its guest are tested against
-//! the back end, with arbitrary rings in memory. A malicious back end is tested against the front end, whose memory it
-//! shares.
+//! A malicious vhost-user peer, which sends and writes arbitrary data. A malicious front end, whose guest writes
+//! arbitrary rings, is tested against the back end; a malicious back end is tested against the front end, whose memory
+//! it shares.
 
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
@@ -18,9 +18,9 @@ const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_C
 const PACKED: u64 = features::RING_PACKED;
 /// Size of the memory, which has the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
-/// Size of a page. The log has 8 bits, one for each page.
+/// Size of a page. The dirty log has 8 bits, one for each page.
 const PAGE_BYTES: usize = MEMORY_BYTES / 8;
-/// Offsets of the descriptor tables, available entries and used entries of the rings of two pairs.
+/// Offsets of the descriptor table, available entries and used entries for each ring of two queue pairs.
 const RINGS: [[u64; 3]; 4] =
     [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
 const SIZE: u32 = 32;
@@ -51,7 +51,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
         match below(&mut decisions, 8) {
             0 => {
                 say(back, &memory, &mut decisions);
-                // The message may have configured another log, or no log.
+                // The message may have configured another log, or removed it.
                 is_logged = false;
             }
             1 => {
@@ -68,7 +68,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // A newly configured ring works in either form, no matter what happened before.
+    // A newly configured ring works in both formats, no matter what happened before.
     for (chosen, words) in
         [(OFFERED, [9, 0, 0, 0, 0, 0, 0x80, 0]), (OFFERED & !PACKED, [9, 0, 0, 0, 0, 0, 0, 0])]
     {
@@ -97,7 +97,7 @@ fn memory() -> File {
     assert!(number >= 0);
     // SAFETY: the kernel has just opened this descriptor.
     let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
-    // The log of pages is directly after the guest's memory.
+    // The dirty log comes directly after the guest's memory.
     memory.set_len(MEMORY_BYTES as u64 + 1).expect("memory");
     memory
 }
@@ -170,7 +170,7 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     }
 }
 
-/// Performs an action. If there is a log, checks that it contains each changed page.
+/// Performs an action. If `is_logged` is set, checks that the dirty log contains every changed page.
 fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
     if !is_logged {
         return act();
@@ -222,7 +222,7 @@ fn give(back: &mut BackEnd, pair: usize, len: usize) {
 /// Runs a front end, and writes into the memory that it has shared.
 fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     let mut memory = meet(front, OFFERED);
-    // There are fewer steps than for a back end, because shared memory is expensive to create.
+    // There are fewer steps here than for a back end, because shared memory is expensive to create.
     for _ in 0..24 {
         match below(&mut decisions, 8) {
             0 => {
@@ -253,10 +253,10 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
 }
 
-/// Offset of the used entries in a ring of a front end.
+/// Offset of the used entries in a front end's ring.
 const USED: u64 = addresses(0).used;
 
-/// Answers like a back end with these features, and returns the memory that it receives.
+/// Answers as a back end with these features would, and returns the shared memory that it receives.
 fn meet(front: &mut FrontEnd, offered: u64) -> File {
     let _ = front.greet();
     let mut letters =

@@ -1,4 +1,4 @@
-//! `virtio_net_hdr`: a header that was read is written back unchanged, in every form and byte order.
+//! `virtio_net_hdr`: a header that is read and written again is unchanged, in every form and byte order.
 
 use crate::Decisions;
 use grosso_wire::virtio::{Form, Order, VirtioHeader};

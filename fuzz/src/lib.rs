@@ -1,4 +1,4 @@
-//! The fuzz targets, and the decisions that they read from the fuzzer's bytes.
+//! The fuzz targets, and the decisions that they derive from the fuzzer's bytes.
 
 #[path = "../fuzz_targets/mod.rs"]
 pub mod targets;
@@ -21,7 +21,7 @@ impl<'a> Decisions<'a> {
         Self { bytes }
     }
 
-    /// Returns whether all bytes are used up.
+    /// Returns whether all bytes have been used.
     pub fn is_over(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -43,8 +43,8 @@ impl<'a> Decisions<'a> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// Returns a random generator whose seed is the next two bytes. This seed has few enough values for the fuzzer to
-    /// explore.
+    /// Returns a random number generator seeded with the next two bytes. Two bytes have few enough values for the
+    /// fuzzer to explore.
     pub fn random(&mut self) -> Random {
         Random::new(self.word().into())
     }
@@ -60,7 +60,7 @@ fn text(data: &[u8]) -> &str {
     data.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// Returns a stack with at most two tunnels over this link.
+/// Returns a header stack on this link, with at most two tunnels.
 pub fn stack(decisions: &mut Decisions<'_>, link: Link) -> Stack {
     Stack::random(&mut decisions.random(), link)
 }

@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that stores records of acknowledgments, and buffers.
+/// A sink that collects the records of acknowledgments, and the buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,
@@ -170,7 +170,7 @@ fn damaged_acknowledgments_are_in_no_vector() {
     assert_eq!(coalescer.stats().passed[Pass::Checksum.index()], 1);
 }
 
-/// Returns the acknowledgment numbers delivered in one poll, and the number of acknowledgments kept for each reason.
+/// Returns the acknowledgment numbers delivered in one poll, and for each reason the number of acknowledgments kept.
 fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
     let mut engine = Engine::new(profile(filtering));
     for frame in frames {
@@ -190,8 +190,8 @@ fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64
     (places, kept)
 }
 
-/// Returns the result of aggressive filtering for the first of two acknowledgments: `None` if it is dropped, else the
-/// reason why it is kept.
+/// Filters two acknowledgments aggressively. Returns `None` if the first one is dropped, otherwise the reason why it is
+/// kept.
 fn first_goes(first: Vec<u8>, second: Vec<u8>) -> Option<Kept> {
     let (places, kept) = filtered(Acknowledgments::FilterAggressive, &[first, second]);
     match places[..] {

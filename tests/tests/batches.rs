@@ -1,4 +1,4 @@
-//! Batches that process the packets of a poll flow by flow: `receive-profiles` section 2.1.
+//! Tests batches, which process the packets of a poll flow by flow: `receive-profiles` section 2.1.
 
 use std::collections::BTreeSet;
 
@@ -159,8 +159,8 @@ fn a_batch_of_many_rounds_forgets_the_flows_of_those_before() {
 }
 
 proptest! {
-    /// Asserts for any input that each packet is delivered once, in the order of its flow. The number of trains never
-    /// exceeds the number that results from processing in order of arrival, with a table that evicts no flow.
+    /// Asserts for any input that each packet is delivered once, in order within its flow. There are never more trains
+    /// than with processing in order of arrival and a table that evicts no flow.
     #[test]
     fn nothing_is_lost_and_no_flow_is_reordered(
         seed in any::<u64>(),

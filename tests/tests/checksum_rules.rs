@@ -1,4 +1,4 @@
-//! Checksum states, rule by rule: `linux-offloads` section 4.
+//! Tests checksum states rule by rule: `linux-offloads` section 4.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// Returns the verdict on one packet with this checksum state, and the state with which it is delivered.
+/// Returns the verdict on a packet with this checksum state, and the checksum state of its delivery.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -73,14 +73,14 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
-/// Returns a segment in IPv6 with these extension headers, which contain addresses for the pseudo-header (RFC 8200
+/// Returns a TCP segment over IPv6 with these extension headers, which contain pseudo-header addresses (RFC 8200
 /// section 8.1, RFC 6275 section 6.3).
 fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
     let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Tests headers of one layout that differ only in the fields from which the addresses of the pseudo-header are read.
+/// Tests headers with the same layout that differ only in the fields from which the pseudo-header addresses are read.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
@@ -106,7 +106,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         &later,
         &|p| home(segments(2, 1)(p)),
     ];
-    // Each packet passes through one engine twice, so that every layout is known the second time.
+    // Each packet passes through one engine twice, so that its layout is known the second time.
     let mut engine = Engine::new(Profile::linux());
     for (index, header) in headers.iter().chain(&headers).enumerate() {
         let verdict = engine.push(&routed(header, index as u32, 0));
@@ -149,7 +149,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// Tests that an absent checksum is not counted among the checksums that a device verified (rule C20).
+/// Tests that an absent checksum does not count as one of the levels that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
@@ -315,8 +315,8 @@ fn c30_verified_levels_are_reported() {
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
-/// Tests local checksum offload: the outer checksum is correct once the device has completed the inner one, at every
-/// depth.
+/// Tests local checksum offload at every depth: the outer checksum is correct once the device has completed the inner
+/// one.
 #[test]
 fn c40_outer_checksums_are_complete_around_a_partial_one() {
     let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -416,8 +416,8 @@ fn c55_remote_checksum_offload_beyond_its_header_passes() {
     assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
 }
 
-/// Tests that the inner field must hold the pseudo-header sum that the receiver completes; otherwise segmentation would
-/// not restore it.
+/// Tests that the inner checksum field must hold the pseudo-header sum for the receiver to complete. Segmentation would
+/// not restore any other value.
 #[test]
 fn c53_remote_checksum_offload_without_a_seed_passes() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -426,7 +426,7 @@ fn c53_remote_checksum_offload_without_a_seed_passes() {
     assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumForm));
 }
 
-/// Tests for a bug in Linux, which completes the inner checksum and leaves the flag set, so that the receiver corrupts
+/// Tests for a bug in Linux, which completes the inner checksum but leaves the flag set, so that the receiver corrupts
 /// the packet (B51).
 // Rules: S45, B51
 #[test]

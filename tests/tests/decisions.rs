@@ -1,11 +1,11 @@
-//! Checks the decisions: each title states a decision, the index lists all decisions, and if one changes another, both
-//! name each other.
+//! Checks the ADRs: each title states a decision, the index lists every ADR, and if one changes another, they refer to
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{assert_none, files, read, root, shown};
 
-/// First words of titles.
+/// Words with which a title may start.
 const VERBS: &str = "\
     Accept Boot Build Busy-poll Check Classify Close Combine Compile Complete \
     Compute Confine Connect Count Decapsulate Derive Describe Detect Diagnose Dissect \
@@ -15,7 +15,7 @@ const VERBS: &str = "\
     Read Receive Recognize Record Remove Report Represent Resolve Restart Restore Reuse Run Scope Send \
     Serve Shard Share Signal Size Split Start State Store Test Track Treat Use Wrap Write";
 
-/// A decision: a whole page, or a section of a page on one subject.
+/// A decision: a whole page, or a section of a page about one subject.
 struct Decision {
     page: String,
     title: String,
@@ -76,7 +76,7 @@ fn decisions_that_change_each_other_name_each_other() {
     assert!(pairs > 0, "no decision names another");
 }
 
-/// Returns all decisions by number.
+/// Returns all decisions, keyed by number.
 fn decisions() -> BTreeMap<String, Decision> {
     let mut decisions = BTreeMap::new();
     for path in files(&root().join("docs/adr")) {

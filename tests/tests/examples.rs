@@ -1,4 +1,4 @@
-//! Examples in the documentation of `grosso-tun`: every public item has one, and each is short.
+//! Checks the examples in the documentation of `grosso-tun`: every public item has one, and each is short.
 
 use std::path::Path;
 
@@ -123,7 +123,7 @@ fn documentation(attributes: &[Attribute]) -> String {
     lines.flat_map(|line| [line, "\n".to_owned()]).collect()
 }
 
-/// Returns the package and the name of each item that a root file re-exports from another crate of the workspace.
+/// Returns the package and the name of each item that a crate root re-exports from another workspace crate.
 fn re_exports(root: &Path) -> Vec<(String, String)> {
     let file = syn::parse_file(&read(root)).expect("Rust");
     let mut found = Vec::new();

@@ -47,8 +47,7 @@ impl Host {
         coalescer.finish(sink);
     }
 
-    /// Delivers packets of these lengths that start at this sequence number, and returns the sequence number after
-    /// them.
+    /// Delivers packets of these lengths, starting at sequence number `start`. Returns the next sequence number.
     fn train(&mut self, start: u32, lens: &[u32]) -> u32 {
         let mut next = start;
         let frames: Vec<_> = lens.iter().map(|&len| self.packet(&mut next, len)).collect();
@@ -119,7 +118,8 @@ fn a_hole_that_is_filled_is_acknowledged_once() {
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 4]);
     host.acknowledge(at(4));
-    // One packet is missing: the sender would treat acknowledgments before it as partial ones (RFC 6582).
+    // One packet is missing. The sender would treat acknowledgments up to that packet as partial acknowledgments (RFC
+    // 6582).
     host.train(at(5), &[LEN; 10]);
     assert_eq!(host.acknowledge(at(4)), Some(Err(Unexpanded::Unknown)));
     host.train(at(4), &[LEN]);
@@ -138,7 +138,7 @@ fn p12_a_duplicate_stays_one_and_news_in_between_counts() {
     for _ in 0..3 {
         assert_eq!(host.acknowledge(at(2)), Some(Err(Unexpanded::Duplicate)));
     }
-    // An older acknowledgment that arrives late is a duplicate, because expansion always continues from the newest one.
+    // A late, older acknowledgment counts as a duplicate, because expansion always continues from the newest one.
     assert_eq!(host.acknowledge(at(0)), Some(Err(Unexpanded::Duplicate)));
     let data = host.says(|t| t.ack(at(8)), 10);
     assert_eq!(host.expand(data), Some(Err(Unexpanded::Payload)));
@@ -263,14 +263,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compares expansion with a list of the delivered packets. Regardless of the order of arrival, an acknowledgment
-    /// is expanded only if everything after the previous one was delivered in order, and then to at most one
-    /// acknowledgment per two packets. Each copy acknowledges up to the end of a packet, and the last copy is the
-    /// original.
+    /// Compares expansion with a list of the delivered packets. Whatever the order of arrival, an acknowledgment is
+    /// expanded only if all data since the previous one was delivered in order, and then to at most one acknowledgment
+    /// per two packets. Each copy acknowledges up to the end of a packet; the last copy is the original.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
-        // Ends of the packets that were delivered without a gap, and the start of the first one.
+        // The start of the first packet, and the ends of all packets delivered without a gap.
         let (mut begin, mut ends) = (FIRST, Vec::<u32>::new());
         let (mut next, mut before) = (FIRST, None);
         for step in steps {

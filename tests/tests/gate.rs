@@ -1,4 +1,4 @@
-//! Checks the scripts of the gate: the jobs cover every step, every feature is checked, and lock files are compared.
+//! Tests the gate's scripts: the jobs cover every step, every feature is checked, and lock files are compared.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ fn text(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the words between two markers of a script.
+/// Returns the words between two markers in a script.
 fn words<'a>(text: &'a str, from: &str, to: &str) -> Vec<&'a str> {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from}"));
     let (words, _) = rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}"));
@@ -93,8 +93,8 @@ fn newcomers_and_the_gate_run_the_same_tests() {
     assert!(text(".ci/run").contains(command));
 }
 
-/// Runs the steps `guests`, `peers`, `lints` and `features` of a copy of the gate. In the copy, every step runs `body`,
-/// so no tools are needed. Returns the exit status and the output.
+/// Runs the steps `guests`, `peers`, `lints` and `features` in a copy of the gate where every step runs `body`, so that
+/// no tools are needed. Returns the exit status and the output.
 fn gate_with_steps(body: &str) -> Option<(bool, String)> {
     let script = text(".ci/run");
     let (functions, main) = script.split_once("\ncase ${1:-} in\n").expect("the main part");

@@ -1,5 +1,5 @@
-//! Bugs of other implementations that Grosso must not have: `linux-offloads` section 10. `docs/rules.md` lists those
-//! that a rule's test already covers.
+//! Tests that Grosso does not have the bugs of other implementations: `linux-offloads` section 10. `docs/rules.md`
+//! lists the bugs that are already covered by a rule's test.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -320,8 +320,7 @@ fn b72_a_flow_that_opted_out_is_joined_with_nothing() {
     assert_eq!(payload_lengths(&engine.checked(&frames)), [100, 100, 200]);
 }
 
-/// Tests a fake TCP connection whose sender puts a datagram into each segment, and marks the end of each datagram only
-/// with PSH.
+/// Tests a fake TCP connection whose sender puts a datagram into each segment and marks its end only with PSH.
 #[test]
 fn b72_push_marks_every_segment_apart() {
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.tcp(Tcp::psh)));

@@ -36,7 +36,7 @@ fn a_socket_reads_the_datagrams_of_a_superframe() {
     assert_eq!(host.datagrams(PORT, superframes).unwrap(), payloads);
 }
 
-/// Number of bytes of IP payload per fragment.
+/// Number of IP payload bytes per fragment.
 const FRAGMENT_BYTES: u16 = 1480;
 
 /// Returns a datagram that is to be split into fragments (UFO), and its description for the kernel.

@@ -11,7 +11,7 @@ use grosso_testkit::oracle::{Link, Rules, VXLAN_PORT, join, trains};
 use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
 
-/// Number of vectors of a test; a vector takes well under a millisecond.
+/// Number of vectors per test. A vector takes well under a millisecond.
 const VECTORS: u64 = 1000;
 /// The first release with the identification rule that the slow oracle follows (rule G14).
 const RELEASE_MIN: (u32, u32) = (6, 18);
@@ -31,11 +31,11 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Reasons for which the slow oracle does not merge packets that the kernel may merge. The oracle deliberately does not
-/// ignore a different urgent pointer or a checksum in its other form. A packet that can never merge ends the train of
-/// its flow in the oracle, but overtakes the train in the kernel (rule G75, B55). The kernel does not compare the outer
-/// UDP length of a tunnel with the packet. A different MAC address, flow label or extension header identifies another
-/// flow in the kernel (rules G4, G20).
+/// Reasons for which the slow oracle does not merge packets that the kernel may merge. The oracle deliberately ends a
+/// train at a different urgent pointer, or at a zero checksum in its other form. A packet that can never merge ends the
+/// train of its flow in the oracle, but overtakes the train in the kernel (rule G75, B55). The kernel does not compare
+/// the outer UDP length of a tunnel with the packet. A different MAC address, flow label or extension header identifies
+/// another flow in the kernel (rules G4, G20).
 const STRICTER: &[&str] = &[
     "urgent_pointer",
     "a checksum",
@@ -78,7 +78,7 @@ fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reaso
 
 /// Packets that only the kernel or only the oracle delivers.
 struct Difference {
-    /// Packets of the slow oracle that the kernel did not deliver, each with the reason why its train ended.
+    /// Packets that the slow oracle delivered but the kernel did not, each with the reason why its train ended.
     expected: Vec<(Vec<u8>, &'static str)>,
     /// The kernel's packets that the slow oracle did not expect.
     delivered: Vec<Vec<u8>>,
@@ -116,7 +116,7 @@ fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
     Difference { expected, delivered }
 }
 
-/// Returns up to one poll of frames of one to six flows, half of them in a tunnel.
+/// Returns up to one poll of frames from one to six flows, half of them in a tunnel.
 fn vector(seed: u64, transports: &[Transport], deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

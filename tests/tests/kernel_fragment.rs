@@ -1,5 +1,5 @@
-//! Tests that fragments equal those of Linux, byte for byte. For IPv4, a router fragments; for IPv6, a host does (rules
-//! S60 to S62).
+//! Tests that fragments are the same as Linux's, byte for byte. A router fragments IPv4 packets, and a host fragments
+//! IPv6 packets (rules S60 to S62).
 
 #![cfg(target_os = "linux")]
 

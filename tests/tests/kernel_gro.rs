@@ -1,6 +1,6 @@
 //! Tests of the kernel oracles themselves, on cases whose results are known from the kernel's own tests.
 //!
-//! A failure here means that the oracle is broken or that the kernel is new, but not that Grosso is wrong.
+//! A failure here means that the oracle is broken or that a new kernel behaves differently, not that Grosso is wrong.
 
 #![cfg(target_os = "linux")]
 
@@ -255,7 +255,7 @@ fn s10_three_tcp_segments_with_ascending_identifications() {
 #[test]
 fn s20_three_datagrams_with_ascending_identifications() {
     let Some(mut oracle) = gso() else { return };
-    // The datagrams contain parts of the superframe's payload, not separate streams.
+    // The datagrams contain slices of the superframe's payload, not separate streams.
     let (superframe, start, offset) = datagram(0, 260).build_superframe();
     let expected: Vec<Vec<u8>> = superframe[UDP_HEADERS..]
         .chunks(100)

@@ -1,5 +1,5 @@
-//! Sends the same fragments to the running kernel and to the engine. Tests that a socket reads the same datagrams from
-//! both, and that both report the same errors.
+//! Sends the same fragments to the running kernel and to the engine. A socket must read the same datagrams from both,
+//! and both must report the same errors.
 
 #![cfg(target_os = "linux")]
 
@@ -150,7 +150,7 @@ fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     [&[kind, code][..], &pointer.to_be_bytes(), quote].concat()
 }
 
-/// Returns the datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
+/// Returns the datagrams that a kernel socket reads, and those that it would read from the engine's output.
 fn both(
     host: &mut Host,
     version: Version,

@@ -20,8 +20,7 @@ use grosso_testkit::random::Random;
 
 /// Number of superframes in the random test.
 const SUPERFRAMES: u64 = 1500;
-/// Maximum number of packets in a superframe. The oracle's read queue has room for more, even without real root
-/// privileges.
+/// Maximum number of packets in a superframe. The oracle's read queue holds more, even without real root privileges.
 const PACKETS_MAX: usize = 400;
 /// Size of the longest IP packet.
 const BYTES_MAX: usize = 65_535;
@@ -32,9 +31,9 @@ enum Known {
     /// The payload of a tunneled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
     /// reader without support for tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
-    /// The payload fits into one packet, but not together with the TCP options. The kernel counts the options as
-    /// payload when it reads the virtio header, so only segmentation notices the difference, and drops the packet
-    /// (rules S3, V6).
+    /// The payload fits into one packet, but payload plus TCP options do not. The kernel counts the options as payload
+    /// when it reads the virtio header. Only segmentation notices that nothing needs to be segmented, and drops the
+    /// packet (rules S3, V6).
     WholeButForOptions,
     /// A segment size below 8 is raised to 8 for TCP in 7.2 and later (rule V6, B35).
     TinySize,
@@ -46,9 +45,9 @@ enum Path {
     Ipv4,
     Ipv6,
     Ipv6Extensions,
-    /// IPv6 with a routing header of this type that still has segments left, as in a packet in transit.
+    /// IPv6 in transit: a routing header of this type still has segments left.
     Ipv6Routed(u8),
-    /// IPv6 between mobile nodes. The source in the pseudo-header also differs from the IP header.
+    /// IPv6 between mobile nodes: in the pseudo-header, the source differs from the IP header, too.
     Ipv6Mobile,
     Vlan,
     DoubleVlan,

@@ -1,8 +1,8 @@
-//! Checks which files outside the registry name kinds of headers.
+//! Checks which files outside the registry name header kinds.
 //!
-//! The specification of a header (`HeaderSpec`) contains everything that depends on its kind, so a new header needs one
-//! file and one line. The files below need more than a specification contains, each for the stated reason. The two IP
-//! versions, TCP and UDP are excluded, because all code here depends on them.
+//! A header's specification (`HeaderSpec`) contains everything that depends on its kind, so a new header needs one file
+//! and one line. The files below need more than that, each for the stated reason. The two IP versions, TCP and UDP are
+//! excluded, because all code here depends on them.
 
 use std::{
     collections::BTreeMap,
@@ -164,11 +164,11 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso-wire/src/stack.rs", &["Ethernet"], "the header that fills unused slots of a stack"),
 ];
 
-/// Kinds that every file distinguishes.
+/// Kinds that any file may name.
 const COMMON: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Tcp, Kind::Udp];
 
-/// Directories that may name kinds of headers: the registry, the oracles, and the arguments of `ip link`, which have
-/// their own kinds.
+/// Directories that may name header kinds: the registry, the oracles, and the parser for `ip link` arguments, which has
+/// its own kinds.
 const APART: &[&str] = &[
     "grosso-wire/src/header/",
     "grosso-wire/src/registry.rs",
@@ -197,7 +197,7 @@ fn only_the_listed_places_name_kinds_of_headers() {
     }
 }
 
-/// Checks the format of the files that a registry declares. `cargo fmt` does not find these files, because the registry
+/// Checks the formatting of files that a registry declares. `cargo fmt` does not find these files, because the registry
 /// is a macro.
 #[test]
 fn the_files_of_the_registries_are_formatted() {

@@ -1,5 +1,5 @@
-//! Tests the memory layout: queues that run in parallel never share a cache line, or two adjacent lines that a CPU
-//! fetches together.
+//! Tests the memory layout: queues that run in parallel never share a cache line, or a pair of adjacent lines that CPUs
+//! fetch together.
 
 use grosso::{Coalescer, reassemble::Reassembler};
 use grosso_io::path::Direction;

@@ -18,10 +18,11 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Levels that still have cycles: the crate, and the directory relative to `src`. A row is removed with its last cycle.
+/// Levels that still have cycles: the crate, and the directory relative to `src`. A row is removed once its last cycle
+/// is gone.
 const CIRCLES: &[(&str, &str)] = &[];
 
-/// The crates in which a name still means several types, and the number of these names.
+/// Crates in which a name still means several types, and the number of such names.
 const AMBIGUOUS: &[(&str, usize)] = &[];
 
 /// The directories of `coalesce` in the crate `grosso`: each imports only from the ones after it.
@@ -219,7 +220,7 @@ fn a_circle_is_found_through_paths_and_what_is_exported_again() {
 
 /// A module: a file, or part of one.
 struct Module {
-    /// Path of the module from the root of its crate.
+    /// Path of the module from its crate root.
     path: Vec<String>,
     /// Every path in the module, as written.
     paths: BTreeSet<Vec<String>>,
@@ -240,7 +241,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        // If a crate has a library, its program consists of one call of the library.
+        // If a crate has a library, its program consists of a single call into the library.
         let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
         if let Some(root) = roots.iter().find(|root| root.is_file()) {
             read(root, &path.join("src"), Vec::new(), &mut modules);
@@ -252,7 +253,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     found
 }
 
-/// Reads a file, and the files of the modules below it in `folder`. A macro may declare some of the modules.
+/// Reads a module's file, and the files of its submodules in `folder`. A macro may declare some of the modules.
 fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -277,7 +278,7 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
         declared.insert(name);
     }
     for (name, place) in files(folder) {
-        // A directory of modules with the same name may belong to a module with a `path` attribute.
+        // A directory with this name may belong to another module, which has a `path` attribute.
         let is_named = !place.ends_with("mod.rs") || text.contains(&format!(", mod {name}"));
         if is_named && declared.insert(name.clone()) {
             read(&place, &folder.join(&name), [path.as_slice(), &[name]].concat(), modules);
@@ -326,8 +327,8 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     modules.push(module);
 }
 
-/// Returns whether an item is compiled only for tests, which means that it has a `cfg` attribute that never holds
-/// without `test` or `doctest`. An item under `cfg(any(test, feature = "..."))` is product code.
+/// Returns whether an item is compiled only for tests: it has a `cfg` attribute that never holds without `test` or
+/// `doctest`. An item under `cfg(any(test, feature = "..."))` is product code.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -442,8 +443,8 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// Pairs of modules on one level in which the first module imports the second, each with an example of a module that
-/// contains such an import.
+/// Pairs of modules on one level, the first of which imports the second. Each has an example of a module with such an
+/// import.
 type Imports = BTreeMap<(String, String), String>;
 
 /// Returns the imports between modules of the same directory, keyed by directory.
@@ -504,7 +505,7 @@ fn experiments(modules: &[Module]) -> BTreeSet<String> {
     found.filter_map(|module| module.path.first().cloned()).collect()
 }
 
-/// Returns the imports that lead into one of these modules from another one. The root module re-exports them.
+/// Returns the imports of these modules by other modules. The root module may re-export them.
 fn imports_of(targets: &BTreeSet<String>, modules: &[Module]) -> Vec<String> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();

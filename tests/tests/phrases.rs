@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use crate::tidy::{assert_none, files, is_document, is_rust, read, root, shown, texts};
 
-/// Phrases, and what to write instead. A phrase of one word counts only in prose: a name in code may contain it.
+/// Phrases, and what to write instead. A single word counts only in prose, because a name in code may contain it.
 const PHRASES: &[(&str, &str)] = &[
     ("told of", "notified of, knows"),
     ("tell of", "report, describe"),
@@ -81,7 +81,7 @@ fn the_site_leads_to_every_page() {
     let pages = files(&docs).into_iter().filter(|path| is_document(path));
     let pages: BTreeSet<String> = pages
         .map(|path| path.strip_prefix(&docs).expect("below docs").display().to_string())
-        // The navigation omits the sources of rules.md, and the decisions, which are listed in their index.
+        // The navigation omits the sources of rules.md, and the ADRs, which have their own index.
         .filter(|name| !name.starts_with("rules/"))
         .filter(|name| !name.starts_with("adr/") || name == "adr/README.md")
         .collect();

@@ -1,5 +1,5 @@
-//! Header prediction: packets that match the prediction of their train get the same verdict as packets that are
-//! compared field by field.
+//! Tests header prediction: a packet that matches its train's prediction gets the same verdict as if it were compared
+//! field by field.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -11,7 +11,7 @@ use grosso_rig::engine::{Engine, Out, PORTS, segment};
 use grosso_testkit::{Packet, oracle::checksum};
 use grosso_wire::{Kind, LinkType, dissect};
 
-/// A function that returns the packet of a connection with this number.
+/// Function that returns the packet with this number in a connection.
 type Numbered = fn(u16) -> Vec<u8>;
 
 const STACKS: [(&str, Numbered); 8] = [
@@ -62,8 +62,8 @@ fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // If a header is missing, a packet may be refused because of the contents of the next header, so all refusals
-        // count as the same.
+        // If a header is missing, a packet may be refused because of the next header's contents, so all refusals count
+        // as equal.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }
@@ -129,8 +129,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Tests the third packet of a train, which is predicted; the fifth packet, which starts a train similar to the
-/// previous one; and the seventh packet, which is predicted in that train.
+/// Tests the third packet, which is predicted; the fifth, which starts a new train like the previous one; and the
+/// seventh, which is predicted in the new train.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     for (name, stack) in STACKS {
@@ -321,7 +321,7 @@ fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
     ];
     for (name, packet) in packets {
         // The second packet passes because the engine knows the headers of the first one. Packets after the third one
-        // pass because the engine knows their form.
+        // pass because the engine has a prediction for them.
         let outcome = |before: usize, changed: &[u8], meta: Meta| {
             let mut engine = Engine::new(Profile::linux());
             for _ in 0..before {
@@ -405,8 +405,8 @@ fn numbers_that_a_train_expected_are_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the flow starts after a gap. The packet that the first train expected precedes the new
-        // train.
+        // After a gap, another train of the flow starts. The packet that the first train expected comes before it in
+        // sequence.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(
             matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",

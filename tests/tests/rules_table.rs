@@ -1,6 +1,6 @@
-//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine. The name
-//! of a test starts with the number of its rule, and a comment directly above the test lists further rules.
-//! `CONTRIBUTING.md` describes the formats.
+//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine. A test's
+//! name starts with its rule number, and a comment directly above the test lists further rules. `CONTRIBUTING.md`
+//! describes the formats.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-c
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// The start of the comment that lists further rules, such as `G32, K4`.
+/// Start of the comment that lists further rules, such as `G32, K4`.
 const COMMENT: &str = "// Rules: ";
 
 /// Advice to print if the page is outdated.
@@ -30,7 +30,7 @@ const ANEW: &str =
 /// The first lines of the page.
 const GENERATED: &str =
     "<!-- Generated from docs/rules/ and the tests: see CONTRIBUTING.md. Do not edit. -->\n\n";
-/// The head of each table of rules.
+/// The header of each rule table.
 const TABLE: &str = "\
 | rule | what it says | tests, or why there is none |
 |---|---|---|
@@ -113,7 +113,7 @@ enum Part {
     Rows(Vec<Row>),
 }
 
-/// The text of a rule, or of several that the engine does not distinguish.
+/// Text of one rule, or of several rules that the engine does not distinguish.
 struct Row {
     /// The rules as written, `K134-K135`.
     label: String,
@@ -141,7 +141,7 @@ impl Row {
         }
     }
 
-    /// Returns the line of the page.
+    /// Returns the row as a line on the page.
     fn line(&self, tests: &[Test]) -> String {
         let engine = (None, String::new());
         let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
@@ -234,8 +234,8 @@ fn tests() -> Vec<Test> {
     tests.flatten().collect()
 }
 
-/// Returns the tests of rules in a file. A function that a macro turns into a test has no `#[test]`, so it is
-/// recognized by its comment.
+/// Returns the rule tests in a file. A function that a macro turns into a test has no `#[test]`, so it is recognized by
+/// its comment.
 fn tests_of(file: &str, text: &str) -> Vec<Test> {
     let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);
     let mut tests = Vec::new();
@@ -265,7 +265,7 @@ fn tests_of(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// Returns the rules that the name of a test starts with: `g05a_b07_...` and `k01_to_k04_...`.
+/// Returns the rules whose numbers a test's name starts with: `g05a_b07_...` or `k01_to_k04_...`.
 fn named(test: &str) -> Vec<String> {
     let mut rules: Vec<String> = Vec::new();
     let mut words = test.split('_');
@@ -331,7 +331,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the root of the repository.
+/// Returns the repository's root directory.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

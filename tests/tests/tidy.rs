@@ -1,5 +1,5 @@
-//! The parts of the house style that a program can check: dependencies between crates, the `unsafe` list, the purity of
-//! the engine, the structure of files, and references of documents.
+//! Checks the parts of the house style that a program can check: dependencies between crates, the `unsafe` list, the
+//! purity of the engine, file structure, and references in documents.
 //!
 //! The message of a failed test says what to do. `CONTRIBUTING.md` has the reasons.
 //!
@@ -100,7 +100,7 @@ const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-rig"
 /// The crates that may contain `unsafe`.
 const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "grosso-vhost"];
 
-/// The crates that build without `std` and use a clock, randomness and IO only through arguments.
+/// Crates that build without `std`, and get time, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
 /// Names that would introduce a clock, randomness or IO into one of the crates of [`SANS_IO`].
@@ -121,15 +121,15 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Maximum length of a file without a reason, in lines.
+/// Maximum length in lines of a file that gives no reason for its length.
 const LINES_USUAL: usize = 600;
 /// Text with which the reason for a longer file starts.
 const REASON: &str = "Longer than 600 lines: ";
-/// Number of lines at the start of a file in which the reason must be.
+/// Number of lines at the start of a file within which the reason must appear.
 const HEAD_LINES: usize = 60;
 /// Maximum length of a source file, in lines. Consider splitting a file that has more than 600 lines.
 const LINES_MAX: usize = 900;
-/// Maximum number of lines of the sources of `grosso-cli`.
+/// Maximum number of source lines in `grosso-cli`.
 const COMMAND_LINES_MAX: usize = 15_000;
 /// Number of inlining attributes in each crate of the engine. The numbers may only decrease.
 const INLINING: &[(&str, usize)] = &[("grosso", 254), ("grosso-checksum", 23), ("grosso-wire", 58)];
@@ -158,7 +158,7 @@ fn arrows_between_crates_go_downwards() {
                 format!("{} imports {name}, which ARROWS does not allow", package.name)
             }),
         );
-        // A crate may depend on itself to enable, for its own tests, features that other crates have to request.
+        // A crate may depend on itself, which enables additional features for its own tests.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(
@@ -344,7 +344,7 @@ fn test_programs_that_texts_name_are_there() {
     assert_none(&lines, "name a test program and a module in it: `--test engine tiers::`");
 }
 
-/// Returns whether a text describes the past instead of the present.
+/// Returns whether a document describes the past instead of the present.
 fn is_history(path: &Path) -> bool {
     path.ends_with("CHANGELOG.md")
 }
@@ -574,7 +574,7 @@ struct Package {
     manifest: PathBuf,
     /// Root files of the package's library and programs.
     roots: Vec<PathBuf>,
-    /// Test programs of the package, and the root file of each.
+    /// The package's test programs, each with its root file.
     tests: BTreeMap<String, PathBuf>,
     /// Dependencies of the package's library and programs.
     normal: Vec<String>,
@@ -582,7 +582,7 @@ struct Package {
     development: Vec<String>,
 }
 
-/// Returns the packages of the workspace, as Cargo sees them.
+/// Returns the workspace's packages, as Cargo reports them.
 fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -623,7 +623,7 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// Returns every file of the repository except those that programs generate.
+/// Returns every file in the repository except generated ones.
 fn tree() -> Vec<PathBuf> {
     files(&root())
 }

@@ -32,7 +32,7 @@ struct Tunnelled {
     checksum_bits: u16,
 }
 
-/// A connection without changes between its packets, and with an outer checksum.
+/// A connection whose packets do not differ, with an outer checksum.
 const SAME: Tunnelled = Tunnelled {
     outer: |_, ip| ip,
     udp: |_, udp| udp,
@@ -256,7 +256,7 @@ fn t06_geneve_headers_are_compared_in_every_byte() {
     assert_eq!(second(&geneve(|i, g| g.option(0x0102, 3, &[0, 0, 0, i as u8]))), refused);
     assert_eq!(second(&geneve(|i, g| g.option(i as u16, 3, &[0; 4]))), refused);
     assert_eq!(second(&geneve(|i, g| g.reserved(i as u8))), refused);
-    // A difference in bits that determine the following headers counts as a difference between the headers.
+    // If the differing bits determine which headers follow, the headers as a whole count as different.
     for frames in [
         geneve(|i, g| g.reserved_bits(i as u8)),
         geneve(|i, g| g.critical(i == 1)),

@@ -15,8 +15,8 @@ use grosso_testkit::{
     oracle::{pseudo_header, sum},
 };
 
-/// Asserts the verdict on the second of three datagrams after a change, that the datagrams keep their order, and that
-/// the other two are also delivered unchanged.
+/// Changes the second of three datagrams, and asserts its verdict, that the order is kept, and that the other two are
+/// delivered unchanged.
 #[track_caller]
 fn assert_second(change: impl Fn(Segment) -> Segment + Copy, verdict: Verdict) {
     for path in Path::PLAIN {

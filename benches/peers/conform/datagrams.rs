@@ -1,4 +1,4 @@
-//! Rebuilds the frame of a reassembled datagram, for reassemblers that return only the payload.
+//! Rebuilds whole frames for reassemblers that return only the payload of a datagram.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct Parts {
     ip: usize,
     /// Start of the payload.
     payload: usize,
-    /// Position of the next-header field that names the IPv6 fragment header.
+    /// Offset of the next-header field that announces the IPv6 fragment header.
     next_header: Option<usize>,
     /// Addresses, identification and protocol.
     key: Vec<u8>,
@@ -40,8 +40,8 @@ impl Firsts {
         }
     }
 
-    /// Returns the frame of the datagram to which `fragment` belongs. The frame consists of the headers of the
-    /// datagram's first fragment, and the payload.
+    /// Returns a frame with the complete datagram that `fragment` is part of: the headers of its first fragment,
+    /// followed by `payload`.
     pub(crate) fn datagram(&self, fragment: &[u8], payload: &[u8]) -> Option<Vec<u8>> {
         let first = self.0.get(&parts(fragment)?.key)?;
         let Parts { ip, payload: end, next_header, .. } = parts(first)?;

@@ -4,13 +4,13 @@ use std::io::{self, BufReader, BufWriter, Read, StdinLock, Write};
 
 /// Length of a virtio header in bytes.
 pub(crate) const VIRTIO_BYTES: usize = 10;
-/// Largest number of segments of a superframe.
+/// Maximum number of segments in a superframe.
 pub(crate) const SEGMENTS_MAX: usize = 128;
 /// Length of an Ethernet header in bytes.
 const ETHERNET_BYTES: usize = 14;
 /// Length of a VLAN tag in bytes.
 const TAG_BYTES: usize = 4;
-/// Ethernet types of IPv4 and IPv6.
+/// EtherTypes for IPv4 and IPv6.
 const IP_TYPES: [[u8; 2]; 2] = [[0x08, 0x00], [0x86, 0xdd]];
 
 /// Passes the IP packets of each poll to `coalesce`, and writes its output. The output consists of virtio headers and

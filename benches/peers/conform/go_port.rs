@@ -13,7 +13,7 @@ macro_rules! program {
         }
 
         fn coalesce(packets: &[&[u8]]) -> Vec<Vec<u8>> {
-            // The crate merges into a buffer only if the capacity suffices.
+            // The crate merges into a buffer only if its capacity suffices.
             let packet = |packet: &&[u8]| {
                 let mut buffer = Vec::with_capacity($crate::frames::VIRTIO_BYTES + 65_535);
                 buffer.extend_from_slice(&[0; $crate::frames::VIRTIO_BYTES]);
@@ -26,7 +26,7 @@ macro_rules! program {
                 (Default::default(), Default::default(), Vec::new());
             let offset = $crate::frames::VIRTIO_BYTES;
             let result = handle_gro(&mut buffers, offset, &mut tcp, &mut udp, true, &mut written);
-            // A caller that gets an error has nothing to write.
+            // After an error, there is nothing to write.
             result.map_or(Vec::new(), |()| {
                 written.iter().map(|index| buffers[*index].clone()).collect()
             })

@@ -1,5 +1,5 @@
-//! Program for `grosso conform` that runs mycelium's coalescer, or its segmenter if the argument is `segment`. The
-//! modules are private, so conform.sh copies them next to this file.
+//! Program for `grosso conform` that runs mycelium's coalescer, or its segmenter if the argument is `segment`. These
+//! modules are private in mycelium, so conform.sh copies them next to this file.
 #![allow(dead_code, reason = "the modules have more than the program uses")]
 
 mod checksum;
@@ -19,7 +19,7 @@ fn main() -> std::io::Result<()> {
         let (mut rest, mut written) = (&sorted[..], Vec::new());
         while let Some(first) = rest.first() {
             let mut header = [0; VIRTIO_BYTES];
-            // Packets that cannot be merged are also written to mycelium's device, one by one.
+            // mycelium writes packets that cannot be merged to its device one by one.
             let (packet, count) = match offload::gro_coalesce(rest, &mut buffer, true) {
                 Ok((len, virtio, count)) => {
                     virtio.encode(&mut header);

@@ -1,6 +1,6 @@
 //! Program for `grosso conform` that runs yip-io's coalescer, or its segmenter if the argument is `segment`. The crate
-//! is licensed under the AGPL and is not a dependency of this workspace, so conform.sh copies its module next to this
-//! file.
+//! is licensed under the AGPL, so this workspace does not depend on it; conform.sh copies its module next to this file
+//! instead.
 #![allow(dead_code, reason = "the modules have more than the program uses")]
 
 mod frames;

@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 )
 
-// virtioFlags to virtioOffset are offsets in the 10 bytes before a frame.
+// virtioFlags to virtioOffset are offsets in the 10-byte virtio header before a frame.
 const (
 	virtioFlags  = 0
 	virtioType   = 1
@@ -29,7 +29,7 @@ const (
 	destinationOptions = 60
 )
 
-// conform runs as the program that `grosso conform` tests: docs/conformance.md describes input and output. The
+// conform is the program that `grosso conform` runs and tests. docs/conformance.md describes its input and output. The
 // libraries support only plain IP; other frames are passed on immediately.
 func conform(name string) {
 	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
@@ -58,7 +58,7 @@ func conform(name string) {
 				os.Exit(1)
 			}
 			frame := record[virtioNetHdrLen:]
-			// The libraries have no link layer, so a frame with a different Ethernet header starts another poll.
+			// The libraries have no link layer, so a frame whose Ethernet header differs starts a new poll.
 			if len(frames) > 0 && !bytes.Equal(frames[0][:ethernetBytes], frame[:ethernetBytes]) {
 				work()
 			}
@@ -75,7 +75,8 @@ func conform(name string) {
 	}
 }
 
-// conformLibrary merges a poll as for a TUN device, whose virtio header contains offsets relative to the IP header.
+// conformLibrary merges the packets of a poll as for a TUN device, where the offsets in the virtio header are relative
+// to the IP header.
 func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) {
 	c := newCoalescer(l, &workload{frames: frames})
 	var elapsed time.Duration
@@ -94,9 +95,9 @@ func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) 
 	}
 }
 
-// conformGvisor merges a poll. gVisor does not report the segment size, so it is taken from the input packet with the
-// same first bytes. gVisor does not compute checksums of merged packets either, because it has verified the checksums
-// of the input.
+// conformGvisor merges the packets of a poll. gVisor does not report the segment size, so it is taken from the input
+// packet with the same first bytes. Nor does gVisor compute the checksums of merged packets, because it has verified
+// the checksums of its input.
 func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	c := newGvisorCoalescer(&workload{frames: frames}, false)
 	var elapsed time.Duration

@@ -14,7 +14,7 @@ import (
 // gvisorBucketPackets is the maximum number of packets in a bucket of gVisor's table. Flush removes one per bucket.
 const gvisorBucketPackets = 8
 
-// gvisorCoalescer merges packets as gVisor does before its network stack, and receives them in place of the stack.
+// gvisorCoalescer merges packets as gVisor does, and receives the result in place of gVisor's network stack.
 type gvisorCoalescer struct {
 	workload  *workload
 	trusted   bool

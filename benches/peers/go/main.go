@@ -1,5 +1,5 @@
-// The functions of wireguard-go, of Tailscale's fork and of gVisor, for comparison with Grosso. src/child.rs describes
-// the protocol.
+// Runs functions from wireguard-go, Tailscale's fork of it, and gVisor, for comparison with Grosso. src/child.rs
+// describes the protocol.
 //
 // The measured time excludes filling buffers and garbage collection.
 package main
@@ -27,7 +27,7 @@ const (
 	cacheLine     = 64
 )
 
-// workload has the input frames, and the metadata of the superframes.
+// workload holds the input frames, and the superframes' metadata.
 type workload struct {
 	frames                    [][]byte
 	packets                   int
@@ -47,7 +47,7 @@ func fail(why any) {
 	os.Exit(1)
 }
 
-// library has the functions of wireguard-go or of Tailscale's fork of it; their tables are opaque pointers.
+// library holds the functions of wireguard-go or of Tailscale's fork. Their tables are opaque pointers.
 type library struct {
 	newTCP, newUDP     func() unsafe.Pointer
 	resetTCP, resetUDP func(unsafe.Pointer)
@@ -186,7 +186,7 @@ func touch(data []byte) {
 	}
 }
 
-// join prepends the Ethernet header of a frame to a packet.
+// join prepends a frame's Ethernet header to a packet.
 func join(frame, packet []byte) []byte {
 	return append(bytes.Clone(frame[:ethernetBytes]), packet...)
 }

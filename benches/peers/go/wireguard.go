@@ -43,7 +43,7 @@ var wireguard = library{
 	checksum: func(data []byte) uint16 { return checksumOf(data, 0) },
 }
 
-// virtioNetHdr has the fields of the structure with the same name in wireguard-go.
+// virtioNetHdr has the same fields as wireguard-go's structure of that name.
 type virtioNetHdr struct {
 	flags      uint8
 	gsoType    uint8

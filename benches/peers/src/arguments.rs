@@ -8,12 +8,12 @@ use crate::contender::Peer;
 
 /// Compare Grosso with its alternatives on the same packets, on one core, in alternating rounds.
 ///
-/// A row is a kind of work on a workload. All installed peers take part; for each missing peer, the report says how to
-/// install it.
+/// Each row measures one kind of work on one workload. All installed peers take part; for each missing peer, the report
+/// says how to install it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {
-    /// Rounds of each contender; all rows of 15 take two to four minutes
+    /// Rounds per contender; with 15 rounds, all rows take two to four minutes
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// Measure only rows whose name contains this text, such as coalesce-verified, hot/tcp4_1 or checksum

@@ -1,4 +1,4 @@
-//! Checks of a contender's output against its input: every payload byte of every flow, in order.
+//! Checks that a contender's output contains every payload byte of every flow of its input, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// Checks a contender's output and describes each fault in a sentence. The list is empty if the output is correct.
+/// Checks a contender's output, and returns a sentence for each fault. The list is empty if the output is correct.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
@@ -21,7 +21,7 @@ pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) ->
     }
 }
 
-/// The payload of every flow, in the order of the frames.
+/// Payload of every flow, in frame order.
 type Streams = BTreeMap<Flow, Vec<u8>>;
 
 fn streams(frames: &[Vec<u8>]) -> Streams {
@@ -104,7 +104,7 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// Returns whether a field of a header has the expected value, or another correct value.
+/// Returns whether a header field has the expected value, or a different one that is also correct.
 ///
 /// Atomic datagrams may have any identification (RFC 6864 section 4.1), and a matching header checksum.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
@@ -137,7 +137,7 @@ fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     keys.iter().map(|key| whole(pieces[key].values().copied())).collect()
 }
 
-/// Assembles the frame of one datagram from its fragments in order.
+/// Assembles the frame of a datagram from its fragments, which are in order.
 fn whole<'a>(mut fragments: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut frame = fragments.next().expect("a fragment").to_vec();
     frame.extend(fragments.flat_map(|fragment| &fragment[ETHERNET_BYTES + IPV4_BYTES..]));

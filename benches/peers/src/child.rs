@@ -1,4 +1,4 @@
-//! Peers in another language. Each is a child process that runs rounds on request.
+//! Peers written in other languages. Each runs as a child process, which processes a round whenever it is asked to.
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
@@ -17,7 +17,7 @@ use grosso_testkit::workloads::Workload;
 
 use crate::contender::{About, Boxed, Contender, Round};
 
-/// A program that speaks this protocol.
+/// A program that implements this protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Creates a contender that runs this program. If the program cannot be started, the contender fails in its first
+    /// Creates a contender that runs this program. If the program does not start, the contender fails in its first
     /// round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);
@@ -60,7 +60,7 @@ impl Program {
     }
 }
 
-/// A child process, or the reason why it does not run.
+/// A child process, or the reason why it is not running.
 struct Peer {
     about: About,
     child: Result<Child, String>,
@@ -86,7 +86,7 @@ impl Contender for Peer {
     }
 }
 
-/// A running child, which ends when its input ends.
+/// A running child, which exits at the end of its input.
 struct Child {
     process: process::Child,
     questions: Option<ChildStdin>,
@@ -100,7 +100,7 @@ impl Child {
         self.answer()
     }
 
-    /// Returns the next answer, and skips lines that libraries print in between.
+    /// Returns the next answer, skipping lines that libraries print in between.
     fn answer(&mut self) -> Result<String, String> {
         loop {
             let mut line = String::new();

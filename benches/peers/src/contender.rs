@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grosso_benches::{Cache, Step};
 
-/// The program to which a contender belongs, in the order of the tables.
+/// Program to which a contender belongs. The variants are in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Grosso,
@@ -53,11 +53,12 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Name that distinguishes the contenders of one peer. The name may be empty.
+    /// Name that distinguishes a peer's contenders; may be empty.
     pub(crate) variant: &'static str,
-    /// The work that the timed part contains, such as parsing, verification, copying and sums.
+    /// Work that is included in the timed part, such as parsing, verification, copying and checksums.
     pub(crate) inside: &'static str,
-    /// Whether the contender omits checksums that belong to the row's work. If so, the others are not compared with it.
+    /// Whether the contender omits checksums that belong to the row's work. If so, it is not compared with the other
+    /// contenders.
     pub(crate) does_less: bool,
 }
 
@@ -82,7 +83,7 @@ impl About {
 /// One pass over a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Duration of the work in nanoseconds, without the time to fill, touch and free buffers.
+    /// Duration of the work in nanoseconds, excluding the time spent filling, touching and freeing buffers.
     pub(crate) ns: u64,
     /// Number of packets, fragments, segments or sums that the pass processed.
     pub(crate) packets: u64,
@@ -101,14 +102,14 @@ pub(crate) trait Contender {
     /// Processes the whole workload once. After an error, the contender runs no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
-    /// Returns the output as Ethernet frames for the checks. For a checksum, returns its two bytes.
+    /// Returns the output to check, as Ethernet frames. If the work is a checksum, returns its two bytes.
     fn output(&mut self) -> Result<Vec<Vec<u8>>, String>;
 }
 
 /// A contender of any kind.
 pub(crate) type Boxed<'a> = Box<dyn Contender + 'a>;
 
-/// Work that runs in parts. Each part is timed, and an untimed preparation precedes it.
+/// Work that is split into timed parts, each after an untimed preparation.
 pub(crate) trait Turns {
     /// Prepares the input of the next part.
     fn prepare(&mut self);

@@ -1,4 +1,4 @@
-//! Peers in a program written in C, which calls DPDK's libraries gro, gso, ip_frag and net.
+//! Peers that run in a C program, which calls DPDK's libraries gro, gso, ip_frag and net.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use crate::{
     work::Work,
 };
 
-/// Compiles the program for the CPU of this machine, as DPDK's users do.
+/// Compiles the program for this machine's CPU, as DPDK's users do.
 pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     let hint = "apt-get install libdpdk-dev pkg-config gcc";
     let flags = run(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]));
@@ -34,7 +34,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// Returns DPDK's contenders for a workload. The list is empty if DPDK does not do this kind of work.
+/// Returns DPDK's contenders for a workload, or an empty list if DPDK does not do this kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,
@@ -77,8 +77,8 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// Returns the names of the headers in the first frame of a workload. A checksum workload consists of plain bytes
-/// without headers, so the result has no meaning for it.
+/// Returns the names of the headers in the first frame of a workload. The result is meaningless for a checksum
+/// workload, which consists of plain bytes without headers.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

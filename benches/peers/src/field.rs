@@ -16,7 +16,7 @@ use crate::{
     work::{Row, Work},
 };
 
-/// The peers of this machine.
+/// The peers that are available on this machine.
 pub(crate) struct Field<'a> {
     arguments: &'a Arguments,
     dpdk: Option<Program>,
@@ -44,7 +44,7 @@ impl<'a> Field<'a> {
         Ok(field)
     }
 
-    /// Builds the program of several peers, if one of them is requested.
+    /// Builds a program that several peers share, if one of them is requested.
     fn program(
         &mut self,
         peers: &[Peer],

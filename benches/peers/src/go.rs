@@ -1,5 +1,5 @@
-//! Peers in a program written in Go: coalescing and segmentation of wireguard-go and of Tailscale's fork, and
-//! coalescing of gVisor.
+//! Peers that run in a Go program: coalescing and segmentation from wireguard-go and Tailscale's fork, and coalescing
+//! from gVisor.
 
 use std::{
     path::{Path, PathBuf},

@@ -10,7 +10,7 @@ use crate::row_report::{Line, RowReport};
 pub(crate) enum Aim {
     /// Minimum ratio of the fastest peer's time to Grosso's. Only peers that do all of the row's work are compared.
     AsFast,
-    /// Maximum ratio of the time for another workload to the time for the first one.
+    /// Maximum ratio of any other workload's time to the first workload's time.
     AsLong,
     /// Maximum ratio of Grosso's time to the time that the machine needs to read the same bytes.
     Reading,
@@ -97,7 +97,7 @@ const GOALS: &[Goal] = &[
     ("coalesce-verified/cold/tcp4_1", Aim::Reading, 1.3),
 ];
 
-/// The workloads whose headers should cost little more than the headers of TCP over IPv4.
+/// Workloads whose headers should cost little more to process than those of TCP over IPv4.
 const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4", "gue_rco_tcp4"];
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `work` | the rows: a kind of work on a workload, hot or cold |
+//! | `work` | the rows: one kind of work on one workload, hot or cold |
 //! | `contender` | participants of a row; `polls`, `sums`, `frame`: helpers that contenders share |
 //! | `ours` | Grosso, and the cost of only reading the bytes |
 //! | `crates` | peers that are crates, in this process |
@@ -122,7 +122,7 @@ fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
     let workloads = row.generate();
     let mut contenders = field.row(row, &workloads);
     let figures = measure::alternate(&mut contenders, rounds);
-    // If a row has one workload, all contenders share it. If a row has several, each contender has one of them.
+    // If a row has only one workload, all contenders share it. Otherwise, each contender gets its own.
     let whose = workloads.iter().cycle();
     let lines =
         contenders.iter_mut().zip(figures).zip(whose).map(|((contender, figures), whose)| {

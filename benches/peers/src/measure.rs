@@ -1,4 +1,4 @@
-//! Runs rounds in which the contenders of a row take turns, and computes statistics of their times.
+//! Runs the contenders of a row in alternating rounds, and computes statistics of their times.
 
 use crate::contender::{Boxed, Round};
 
@@ -11,8 +11,7 @@ pub(crate) struct Figures {
     pub(crate) median: f64,
     /// Median of the absolute differences between the rounds and their median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time. In each round, the contender's time is divided by the first contender's
-    /// time; the field is the median of these ratios.
+    /// Median, over all rounds, of this contender's time divided by the first contender's time in the same round.
     pub(crate) ratio: f64,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     }
 }
 
-/// Returns Grosso's coalescer for a workload. If a row has several workloads, `variant` distinguishes them.
+/// Returns Grosso's coalescer for a workload. `variant` names the workload if a row has several.
 pub(crate) fn coalescer<'a>(
     work: Work,
     cache: Cache,
@@ -88,19 +88,19 @@ fn has_long_polls(workload: &Workload) -> bool {
     poll.iter().map(Vec::len).sum::<usize>() > LONG_POLL_BYTES
 }
 
-/// Coalescing of packets in buffers that are reused for every poll and filled outside the timed part, as for the peers.
+/// Coalescer whose buffers are reused for every poll and filled outside the timed part, as the peers' buffers are.
 ///
-/// If payload is read and a poll is long, only this method does the same work as the peers. Refilled buffers stay in
-/// the second-level cache, whereas half of a trace that was just read is evicted. With packets of 9000 bytes, Grosso
-/// took 145 to 260 ns per packet from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them
-/// costs 4 ns.
+/// If the payload is read and polls are long, only this method is a fair comparison. Refilled buffers stay in the
+/// second-level cache, whereas half of a trace that was just read is evicted. With packets of 9000 bytes, Grosso took
+/// 145 to 260 ns per packet from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them costs
+/// 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,
     meta: Meta,
-    /// The packets of the next poll.
+    /// The packets for the next poll.
     filled: Vec<Vec<u8>>,
-    /// Buffers of the previous poll.
+    /// Buffers from the previous poll.
     spare: Vec<Vec<u8>>,
     delivered_bytes: usize,
 }
@@ -147,7 +147,7 @@ impl Turns for Refilled<'_> {
     }
 }
 
-/// Reads the bytes that the work has to read from a cold trace, and does nothing else.
+/// Returns a contender that only reads the bytes which the work would have to read from a cold trace.
 fn floor(work: Work, workload: &Workload) -> Boxed<'_> {
     let payload = work == Work::CoalesceVerified;
     let inside = if payload { "reads every byte" } else { "reads the line of each header" };

@@ -4,7 +4,7 @@ use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Returns a progress bar over a number of rows, hidden if standard error is not a terminal.
+/// Returns a progress bar for this number of rows. It is hidden if standard error is not a terminal.
 pub(crate) fn bar(rows: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

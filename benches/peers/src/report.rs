@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) semantics: Vec<Finding>,
 }
 
-/// The machine of the run.
+/// The machine on which the run took place.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Command that installs the peer, or an empty text if the user skipped the peer.
+    /// Command that installs the peer, or an empty string if the user skipped the peer.
     pub(crate) hint: &'static str,
 }
 

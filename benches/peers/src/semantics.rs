@@ -1,5 +1,5 @@
-//! Tests each contender with correctness cases: packets that must not be merged or reordered, and superframes that must
-//! be split with care.
+//! Runs correctness cases through each contender: packets that must not be merged or reordered, and superframes that
+//! are easily split wrongly.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -22,15 +22,15 @@ pub(crate) struct Finding {
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// Several packets, and the check of the frames that a contender makes from them.
+/// Input packets, and a check of the frames that a contender makes from them.
 struct Case {
     name: &'static str,
     workload: Workload,
     judge: Judge,
 }
 
-/// A function that compares the input frames with the output frames, which are the second argument, and returns the
-/// fault, if there is one.
+/// Function that compares the input frames (first argument) with the output frames (second argument), and describes the
+/// fault, if any.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
 /// Runs the cases of a kind of work through the contenders that `contenders` creates for each case.
@@ -70,7 +70,7 @@ fn cases(work: Work) -> Vec<Case> {
     }
 }
 
-/// Returns cases of packets of one flow to be coalesced.
+/// Returns cases with packets of one flow to be coalesced.
 fn joined() -> Vec<Case> {
     let (ect, ce) = (DATA.ip(|ip| ip.tos(2)), DATA.ip(|ip| ip.tos(3)));
     vec![
@@ -106,7 +106,7 @@ fn joined() -> Vec<Case> {
     ]
 }
 
-/// Returns cases of superframes to be segmented.
+/// Returns cases with a superframe to be segmented.
 fn cut() -> Vec<Case> {
     let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp.cwr().psh());
     let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp);
@@ -168,7 +168,7 @@ fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     Case { name, workload, judge }
 }
 
-/// Creates a case of one superframe.
+/// Creates a case that consists of one superframe.
 fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     let (frame, checksum_start, checksum_offset) = packet.build_superframe();
     let description = Description { gso_size: SEGMENT_BYTES, ..Description::default() };
@@ -181,7 +181,7 @@ fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     }
 }
 
-/// Returns the payload of three segments; the first segment has a checksum of 0.
+/// Returns the payload of three segments, chosen so that the checksum of the first one is 0.
 fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     let mut data = vec![7; 3 * SEGMENT_BYTES];
     let word = SEGMENT_BYTES - 2..SEGMENT_BYTES;
@@ -191,7 +191,7 @@ fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     data
 }
 
-/// Returns the numbers of the packets whose payload a frame contains.
+/// Returns the numbers of the packets whose payload is in the frame.
 fn members(frame: &[u8]) -> Vec<u8> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
     let mut members = parsed.payload(frame).to_vec();
@@ -217,7 +217,7 @@ fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     others.iter().all(|size| *size == sizes[0]) && *last <= sizes[0]
 }
 
-/// Returns the numbers of the packets in the order in which they are delivered; 0 stands for a packet without payload.
+/// Returns the packet numbers in order of delivery; 0 stands for a packet without payload.
 fn order(output: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |frame: &Vec<u8>| match members(frame) {
         none if none.is_empty() => vec![0],
@@ -246,7 +246,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// Returns the fault that the case finds if a coalescer merges everything into one frame.
+    /// Returns the fault that this case reports for a coalescer that merges all packets into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

@@ -102,7 +102,7 @@ fn complaints(out: &mut String, lines: &[Line]) {
     }
 }
 
-/// Writes one goal, the measured figure, and the contender with which Grosso was compared.
+/// Writes one goal with its measured figure and the contender that Grosso was compared with.
 fn goal(out: &mut String, verdict: &Verdict) {
     let (paint, met) = if verdict.met { (GOOD, "met") } else { (BAD, "missed") };
     let _ = writeln!(
@@ -116,7 +116,7 @@ fn goal(out: &mut String, verdict: &Verdict) {
     );
 }
 
-/// Writes the faults of each contender that has some.
+/// Writes the faults of each contender, if any.
 fn wrongs(out: &mut String, report: &Report) {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.semantics {
@@ -132,7 +132,7 @@ fn wrongs(out: &mut String, report: &Report) {
     }
 }
 
-/// Wraps a text into lines of at most `columns`. A longer word gets its own line.
+/// Wraps text into lines of at most `columns` characters. A longer word gets its own line.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

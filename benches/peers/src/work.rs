@@ -15,7 +15,7 @@ pub(crate) enum Work {
     CoalesceTrusted,
     /// Merge packets whose checksums have not been verified.
     CoalesceVerified,
-    /// Segment superframes into complete packets, with a copy of the payload.
+    /// Segment superframes into complete packets, copying the payload.
     SegmentCopy,
     /// Segment superframes and leave the payload in place.
     SegmentScatter,
@@ -123,7 +123,8 @@ const EACH: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// Number of bytes that one round of a checksum sums. It is fixed, so that all lengths take about the same time.
+/// Number of bytes that a checksum round processes, whatever the length of each call, so that all rounds take about the
+/// same time.
 const CHECKSUM_BYTES_A_ROUND: usize = 64 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! boringtun's TUN device on `grosso-tun`: it receives superframes, and sends a batch of packets as superframes.
 //!
-//! The type has the interface of the device that it replaces, one packet per call, so no other code changes: the
+//! The type has the same interface as the device that it replaces, one packet per call, so no other code changes: the
 //! packets of a superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
@@ -46,8 +46,7 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // Each direction has its own half of the device, so that neither direction waits for a lock that the other one
-        // holds.
+        // Each direction has its own half of the device, so that neither has to wait for the other's lock.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),
@@ -85,15 +84,15 @@ impl TunSocket {
         self.write4(src)
     }
 
-    /// Sends the written packets, and merges packets of the same flow into superframes. Packets for which there is no
-    /// room are lost, as on a wire.
+    /// Sends all written packets, merged into superframes by flow. Packets for which the device has no room are lost,
+    /// as on a wire.
     pub fn flush(&self) {
         let writer = &mut *self.writer.lock();
         let _ = writer.tun.try_send(&mut writer.batch);
         writer.batch.clear();
     }
 
-    /// Returns whether this device holds packets that polling the descriptor does not show.
+    /// Returns whether this device holds received packets that polling the descriptor would not reveal.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

@@ -1,7 +1,7 @@
-//! boringtun's UDP sockets on `grosso-tun`: datagrams of equal size share a message in both directions.
+//! boringtun's UDP sockets on `grosso-tun`: in both directions, datagrams of equal size share one message.
 //!
-//! The type has the interface of the socket that it replaces, one datagram per call: received datagrams wait here for
-//! the next calls, and datagrams to send wait until `flush`.
+//! The type has the same interface as the socket that it replaces, one datagram per call: received datagrams wait here
+//! for the next calls, and datagrams to send wait until `flush`.
 
 use grosso_tun::{Datagram, Udp, UdpOptions, UdpReceiver, UdpSender};
 use parking_lot::Mutex;
@@ -46,7 +46,7 @@ thread_local! {
     static WAITING: RefCell<Vec<Arc<Mutex<Option<Sending>>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends the waiting datagrams of this thread. Datagrams for which there is no room are lost, as on a wire.
+/// Sends this thread's waiting datagrams. Datagrams for which the socket has no room are lost, as on a wire.
 pub fn flush() {
     WAITING.with_borrow_mut(|waiting| {
         for sending in waiting.drain(..) {
@@ -105,7 +105,7 @@ impl Socket {
         self.recv_from(buffer).map(|(len, _)| len)
     }
 
-    /// Returns whether this socket holds datagrams that polling the descriptor does not show.
+    /// Returns whether this socket holds received datagrams that polling the descriptor would not reveal.
     pub fn has_more(&self) -> bool {
         self.receiving.lock().as_ref().is_some_and(|state| state.next < state.ends.len())
     }

@@ -47,7 +47,7 @@ thread_local! {
     static WAITING: RefCell<Vec<Arc<Mutex<Option<Sending>>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends the waiting datagrams of this thread. Datagrams for which there is no room are lost, as on a wire.
+/// Sends this thread's waiting datagrams. Datagrams for which the socket has no room are lost, as on a wire.
 pub fn flush() {
     WAITING.with_borrow_mut(|waiting| {
         for sending in waiting.drain(..) {
@@ -55,7 +55,8 @@ pub fn flush() {
                 let (mut rest, mut start) = (&ends[..], 0);
                 while let Some(&(first, to)) = rest.first() {
                     let size = first - start;
-                    // Datagrams of equal size to one address, and at most one shorter datagram after them.
+                    // A batch consists of datagrams of equal size to one address, followed by at most one shorter
+                    // datagram.
                     let (mut count, mut end) = (1, first);
                     while let Some(&(next, also)) = rest.get(count) {
                         let is_full = count == state.max_gso_segments() || next - start > 65_000;
@@ -136,7 +137,7 @@ impl Socket {
         self.recv_from(buffer).map(|(len, _)| len)
     }
 
-    /// Returns whether this socket holds datagrams that polling the descriptor does not show.
+    /// Returns whether this socket holds received datagrams that polling the descriptor would not reveal.
     pub fn has_more(&self) -> bool {
         self.receiving.lock().as_ref().is_some_and(|state| state.next < state.ends.len())
     }
@@ -181,7 +182,7 @@ impl Socket {
     }
 }
 
-/// Sets the buffers of a socket to the size that grosso-tun sets, because the default loses datagrams.
+/// Sets the socket's buffer sizes to those that grosso-tun uses, because the default sizes lose datagrams.
 fn set_buffers(socket: &UdpSocket) {
     let bytes: libc::c_int = 4 << 20;
     for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {

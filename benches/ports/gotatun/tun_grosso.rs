@@ -1,4 +1,4 @@
-//! gotatun's TUN device on `grosso-tun`: it receives superframes, and sends a batch of packets as superframes.
+//! gotatun's TUN device on `grosso-tun`: receives superframes, and sends batches of packets as superframes.
 
 use std::{io, sync::Arc, time::Duration};
 

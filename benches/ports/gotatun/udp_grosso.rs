@@ -1,6 +1,6 @@
-//! gotatun's UDP sockets on `grosso-tun`: datagrams of equal size share a message in both directions.
+//! gotatun's UDP sockets on `grosso-tun`: in both directions, datagrams of equal size share one message.
 //!
-//! Each task has its own buffers, which contain its half of the socket.
+//! Each task has its own buffers, together with its half of the socket.
 
 use std::{
     io::{self, ErrorKind::WouldBlock},
@@ -21,11 +21,11 @@ use crate::{
 /// Maximum number of packets per call.
 const PACKETS_MAX: usize = 100;
 
-/// The sending half of a socket. It is set by the first call.
+/// The sending half of a socket, which the first call sets.
 #[derive(Default)]
 pub struct SendBuffer(Option<UdpSender>);
 
-/// The receiving half of a socket. It is set by the first call.
+/// The receiving half of a socket, which the first call sets.
 #[derive(Default)]
 pub struct ReceiveBuffer(Option<UdpReceiver>);
 

@@ -1,4 +1,4 @@
-//! mycelium's TUN device on `grosso-tun`: receives superframes, and sends a batch of packets as superframes.
+//! mycelium's TUN device on `grosso-tun`: receives superframes, and sends batches of packets as superframes.
 
 use std::{error::Error, io};
 

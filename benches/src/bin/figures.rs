@@ -1,4 +1,4 @@
-//! Prints the last measurements of Criterion as Markdown tables, for `docs/performance.md`.
+//! Prints Criterion's latest measurements as Markdown tables for `docs/performance.md`.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The rows of each group, keyed by the name of the group.
+/// The rows of each group, keyed by group name.
 type Groups = BTreeMap<String, BTreeMap<Row, Figure>>;
 
 /// Name of a benchmark, sorted numerically by the number that it contains.
@@ -46,7 +46,7 @@ fn default_target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// Collects the last run of every benchmark, which Criterion keeps in a directory `new`.
+/// Collects the latest run of every benchmark, which Criterion stores in a directory called `new`.
 fn collect(folder: &Path, groups: &mut Groups) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
@@ -64,7 +64,7 @@ fn figure(folder: &Path) -> Option<(String, Row, Figure)> {
     let read =
         |name| -> Option<Value> { serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok() };
     let (benchmark, estimates) = (read("benchmark.json")?, read("estimates.json")?);
-    // The directory also contains benchmarks of other packages, but only this package nests groups.
+    // The directory also contains benchmarks from other packages, but only this package nests groups.
     let group = benchmark["group_id"].as_str().filter(|group| group.contains('/'))?.to_owned();
     let name = ["function_id", "value_str"].iter().find_map(|key| benchmark[*key].as_str())?;
     let estimate = |of: &str| estimates[of]["point_estimate"].as_f64();

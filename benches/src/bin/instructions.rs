@@ -1,8 +1,8 @@
 //! Counts instructions per packet with callgrind, and compares them with `benches/instructions.toml`.
 //!
-//! The counts do not depend on the load, and hardly on the machine: valgrind offers AVX2 to the program if the CPU has
-//! it, but never AVX-512. The program starts itself under valgrind for each count, which covers only the
-//! calls of [`measured`]. With `--record` it writes the recorded file instead of comparing.
+//! The counts do not depend on the load, and barely on the machine: valgrind offers AVX2 to the program if the CPU has
+//! it, but never AVX-512. For each count, the program starts itself under valgrind and counts only the instructions
+//! inside [`measured`]. With `--record` it writes the recorded file instead of comparing.
 
 #![forbid(unsafe_code)]
 
@@ -80,7 +80,7 @@ fn names() -> impl Iterator<Item = String> {
         .chain(ends)
 }
 
-/// Runs under valgrind: repeats the named work twice, measures only the second run, and prints the number of packets.
+/// Does the named work twice (under valgrind), measures only the second run, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let mut workload = workload(name, SEED);
@@ -150,7 +150,7 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     black_box(work())
 }
 
-/// Counts all workloads, one per CPU at a time, because other programs do not influence the counts.
+/// Counts the instructions of all workloads, running one on each CPU: other programs do not influence the counts.
 fn count_all() -> Result<Counts, String> {
     let names: Vec<String> = names().collect();
     let next = AtomicUsize::new(0);

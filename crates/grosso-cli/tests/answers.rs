@@ -1,4 +1,4 @@
-//! Reports about superframes, fragments, bad checksums and unusual file names.
+//! Tests reports on superframes, fragments, bad checksums and unusual file names.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -78,7 +78,7 @@ fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
     file
 }
 
-/// The flags of a packet specify the length of its frame check sequence, and override the value of the interface.
+/// If a packet's flags specify the length of its frame check sequence, they override the value for the interface.
 #[test]
 fn a_frame_check_sequence_announced_by_packet_flags_is_excluded_from_the_frame() {
     let frame = |index: u32| {
@@ -110,7 +110,8 @@ fn a_frame_check_sequence_announced_by_packet_flags_is_excluded_from_the_frame()
     }
 }
 
-/// tshark and tcpdump read all captured bytes even if there are more than the original length, and keep both lengths.
+/// tshark and tcpdump read all captured bytes and keep both lengths, even if the captured length exceeds the original
+/// one.
 #[test]
 fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(60).build();
@@ -147,8 +148,8 @@ fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
     }
 }
 
-/// An IPv6 packet with a payload length of zero ends with its frame, and a truncated capture does not show where that
-/// is.
+/// An IPv6 packet with a payload length of zero extends to the end of its frame, which a truncated capture does not
+/// show.
 #[test]
 fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(600);
@@ -166,7 +167,7 @@ fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
     );
 }
 
-/// Returns the numbers in a row of the link type table, each with its name if the row has one.
+/// Returns the link type numbers in a table cell, each with its name if the cell has one.
 fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     let numbers = cell.split([',', ';']).map(str::trim).map(|item| {
         let (number, name) = item.split_once(' ').unwrap_or((item, ""));
@@ -176,7 +177,7 @@ fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     numbers.collect()
 }
 
-/// `docs/capture-formats.md` lists the supported link types, and the types that are refused by name.
+/// `docs/capture-formats.md` lists the supported link types, and those whose error message names the type.
 #[test]
 fn the_table_of_link_types_is_true() {
     let page = include_str!("../../../docs/capture-formats.md");
@@ -211,7 +212,7 @@ fn the_table_of_link_types_is_true() {
     }
 }
 
-/// Streams inside PPP and PPPoE are merged and restored, and tshark reads the same packets.
+/// Streams in PPP and PPPoE are merged and restored, and tshark reads the same packets before and after.
 #[test]
 fn ppp_and_pppoe_are_read_as_link_types() {
     const PPP: u32 = 9;
@@ -245,7 +246,8 @@ fn ppp_and_pppoe_are_read_as_link_types() {
     }
 }
 
-/// A stream after NFLOG headers is merged and restored as raw IP, and tshark reads the same packets.
+/// A stream whose packets have NFLOG headers is merged and restored as raw IP, and tshark reads the same packets before
+/// and after.
 #[test]
 fn nflog_is_read_as_raw_ip() {
     const NFLOG: u32 = 239;

@@ -1,4 +1,4 @@
-//! `grosso bridge` as a command, with the kernel's TCP on both sides.
+//! Tests the command `grosso bridge` with kernel TCP on both sides.
 
 #![cfg(target_os = "linux")]
 
@@ -117,7 +117,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Returns how often the thread of the first queue gave up its CPU, according to the kernel.
+/// Returns how often the first queue's thread has given up its CPU, according to the kernel.
 fn sleeps(running: &Running) -> u64 {
     let (_, number) = running.threads().into_iter().next().unwrap();
     let file = format!("/proc/{}/task/{number}/status", running.id());
@@ -147,7 +147,7 @@ fn a_poll_takes_the_configured_number_of_frames() {
         bridge.stop(Signal::TERM);
         line["rx_gro_packets"].as_u64()
     };
-    // With the default profile, trains stay open after a poll that used its whole budget.
+    // With the default profile, trains stay open if a poll has used its whole budget.
     let own = format!("--poll-budget 1 --profile {}", profile.display());
     let counts = [own.as_str(), "--poll-budget 1", ""].map(superframes);
     let [Some(alone), Some(going_on), Some(usual)] = counts else { return };
@@ -327,7 +327,7 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
 #[test]
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(hosts) = Hosts::new() else { return };
-    // `setcap` replaces the previous capabilities of the file.
+    // `setcap` replaces the file's previous capabilities.
     let both = "setcap cap_net_admin,cap_net_raw+ep";
     let admin = "opening b0 needs CAP_NET_ADMIN";
     for (left, line, needs, hint) in [

@@ -34,8 +34,8 @@ use crate::{
     tap::{BROADCAST, Tap, end, name, namespaces, read, signal, start, superframe, until},
 };
 
-/// Two hosts connected by a bridge. The bridge's port to the receiver has no offloads, so its kernel segments the
-/// sender's packets and completes their checksums.
+/// Two hosts connected by a bridge. The bridge port to the receiver has no offloads, so the kernel segments the
+/// sender's packets and completes their checksums there.
 ///
 /// ```text
 ///  sender        bridge         receiver
@@ -88,7 +88,7 @@ impl Hosts {
         self.receiver.run(|| set_up("w1", FAR))?
     }
 
-    /// Sends a stream and superframes of datagrams, over IPv4 and IPv6, then [`MARK`].
+    /// Sends a stream and superframes of datagrams over IPv4 and IPv6, and finally [`MARK`].
     fn talk(&self) -> io::Result<()> {
         for (near, far) in NEAR.into_iter().zip(FAR) {
             let listener = self.receiver.run(|| TcpListener::bind((far, 0)))??;
@@ -168,7 +168,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
         assert_conserved(&theirs, &ours);
         assert_order_within_flows(&theirs, &ours, Link::Ethernet);
     }
-    // tshark 4 reports a partial checksum as wrong, so only the structure is checked here.
+    // tshark 4 reports partial checksums as wrong, so only the packet structure is checked here.
     assert_eq!(tshark(&sent, "_ws.malformed"), Vec::<String>::new());
     let times: Vec<u64> = packets(&read(&sent)).into_iter().map(|(time, _)| time).collect();
     assert!(times.is_sorted() && times.iter().any(|time| time % 1000 != 0), "nanoseconds");
@@ -212,8 +212,8 @@ fn the_file_records_interface_filter_and_offloads() {
         let gso = offload.meta.gso.unwrap();
         assert_eq!((gso.size(), gso.segments), (Some(100), 2));
         assert_eq!(offload.transport, SegmentTransport::Tcp);
-        // Flags: sent to another host, because the TAP has a different address; checksum not ready; segmentation
-        // needed.
+        // Flags: addressed to another host, because the TAP has a different address; checksum not ready; needs
+        // segmentation.
         assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
     }
     assert_eq!(found[2].0.flags, Some(0b01101), "inbound by broadcast");
@@ -251,8 +251,8 @@ fn a_shorter_snaplen_keeps_length_and_metadata() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    // Snap lengths that truncate the frame inside the headers, directly after them, and within what seems to be the
-    // second segment. The last length keeps the whole frame.
+    // Snap lengths that truncate the frame inside the headers, directly after them, and inside the apparent second
+    // segment. The last length keeps the whole frame.
     for len in [30, 60, 100, 150, frame.len()] {
         let command = bench.command(&format!("capture -i t0 -c 1 -s {len} --json -w x.pcapng"));
         let mut capture = tap.start(command, &bench.path("x.pcapng"));

@@ -1,4 +1,4 @@
-//! Commands on captures, and their documentation: tests that need no network.
+//! Tests of commands on captures and of their documentation, which need no network.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

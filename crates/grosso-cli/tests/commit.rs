@@ -13,7 +13,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Creates a repository with a package in the directory `place`, and returns its commit.
+/// Creates a Git repository with a package in the directory `place`, and returns the commit.
 fn commit_in(root: &Path, place: &str) -> String {
     fs::create_dir_all(root.join(place)).unwrap();
     fs::write(root.join(place).join("Cargo.toml"), "").unwrap();
@@ -56,5 +56,5 @@ fn the_commit_of_another_project_is_not_stated() {
 }
 
 const SHA1: &str = "38c9ec082525da7b0a8b11b66ef1bf91bc85226b";
-/// The line that an archive has if its files differ from the commit.
+/// The line in an archive whose files differ from the commit.
 const DIRTY: &str = ",\n    \"dirty\": true";

@@ -1,4 +1,4 @@
-//! The confinement of `grosso capture`, `grosso extcap` and `grosso bridge`, as reported by the kernel.
+//! Tests how `grosso capture`, `grosso extcap` and `grosso bridge` are confined, according to the kernel.
 
 #![cfg(target_os = "linux")]
 
@@ -36,7 +36,7 @@ struct Confined {
     uid: u32,
 }
 
-/// Returns the threads of a program, by name.
+/// Returns a program's threads, sorted by name.
 fn threads(id: u32) -> Vec<Confined> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let of = |task: std::io::Result<fs::DirEntry>| {
@@ -133,8 +133,8 @@ fn the_next_file_can_be_made_where_only_another_user_writes() {
     for (stem, first, second) in
         [("theirs/x", "theirs/x", "theirs/x1"), ("theirs/%%d/../y", "theirs/y", "theirs/y1")]
     {
-        // A file name with time conversions is opened below its fixed part. The conversion here expands to the same
-        // text at any time.
+        // If a file name has strftime conversions, files are opened below its fixed part. The conversion used here
+        // always expands to the same text.
         let _ = fs::create_dir(bench.path("theirs/%d"));
         let options = if stem.contains('%') { "-C 1 -G 3600" } else { "-C 1" };
         let line = format!("capture -i t0 -F pcap -w {stem} {options}");

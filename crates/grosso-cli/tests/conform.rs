@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, Run, finished};
 
-/// Compiles the coalescer, which takes the name of a fault as its argument.
+/// Compiles the test coalescer. Its argument is the name of the fault to inject.
 fn coalescer(bench: &Bench) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conform/coalescer.c");
     compiled(bench, &source)
@@ -35,7 +35,7 @@ fn compiled(bench: &Bench, source: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Runs `grosso conform` on the program with this fault, and returns the result and the report.
+/// Runs `grosso conform` on the program with this injected fault, and returns the result and the report.
 fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Value) {
     let line = format!("conform --json {options} -- {} {fault}", program.display());
     let run = bench.run(&line);
@@ -69,7 +69,7 @@ fn a_coalescer_that_merges_nothing_violates_no_rule() {
     assert_eq!(report["vectors"]["wrong"], 0);
     assert_eq!(report["joins"]["made"], 0);
     assert!(report["joins"]["possible"].as_u64().unwrap() > 100);
-    // A program that merges less than it may violates no law, unless the user requires it.
+    // A program that merges less than permitted violates no law, unless the user requires full merging.
     assert_eq!(bench.run("conform --strict -- cat").code, 1);
 }
 
@@ -83,7 +83,7 @@ fn a_right_coalescer_is_judged_right_and_its_joins_are_counted_by_rule() {
         let rows = report["rules"].as_array().unwrap();
         rows.iter().find(|row| row["rule"] == rule).unwrap()["joins"].clone()
     };
-    // The stream has all kinds of TCP over IPv4, and no UDP.
+    // The stream has all kinds of TCP packets over IPv4, but no UDP.
     assert_eq!(row("G14")["made"], row("G14")["possible"]);
     assert_eq!(row("U12")["made"], 0);
     assert_ne!(row("U12")["possible"], 0);
@@ -207,7 +207,7 @@ fn ctrl_c_ends_the_judge_and_the_program() {
     assert!(!alive.unwrap().success(), "process {line} is left");
 }
 
-/// Tests the thirty-line program in `docs/conformance.md`.
+/// Runs the thirty-line program in `docs/conformance.md`.
 #[test]
 fn the_program_of_the_document_breaks_no_law() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");

@@ -1,5 +1,5 @@
-//! Grosso's own engine as a program that `grosso conform` tests: it violates no law of any task, and merges all packets
-//! that may be merged.
+//! Tests Grosso's own engine with `grosso conform`: it violates no law in any task, and merges all packets that may be
+//! merged.
 //!
 //! With the argument `PROGRAM`, this test runs as that program; the next argument is the task.
 
@@ -52,7 +52,7 @@ fn examine(task: &str) {
     println!("test the_engine_breaks_no_law_of_{task} ... ok");
 }
 
-/// Passes the records of each poll to `work`, which returns packets without a virtio header.
+/// Passes the records of each poll to `work`, and writes the packets that it returns. These have no virtio header.
 fn each_poll(work: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>) -> io::Result<()> {
     let (mut input, mut output) = (io::stdin().lock(), io::BufWriter::new(io::stdout().lock()));
     let (mut records, mut length) = (Vec::new(), [0; 4]);

@@ -1,4 +1,5 @@
-//! `decap` removes tunnel headers, with `--recursive` at all levels, and reassembles fragments between them.
+//! Tests that `decap` removes tunnel headers (with `--recursive`, all of them), and reassembles the fragments in
+//! between.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use grosso_testkit::{Packet, flows::assert_conserved, oracle, random::Random};
 
 use crate::common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};
 
-/// Types of tunnels from which the tests extract packets.
+/// Tunnel types from which the tests extract packets.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
     Vxlan,
@@ -20,7 +21,7 @@ enum Tunnel {
 const TUNNELS: [Tunnel; 5] =
     [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre, Tunnel::Ipip, Tunnel::Gue];
 
-/// The port of the innermost datagrams.
+/// Port of the innermost datagrams.
 const PORT: u16 = 7777;
 
 /// Returns a datagram of one flow.
@@ -73,7 +74,7 @@ fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// Returns a datagram as fragments in a tunnel whose packets are fragments in another tunnel.
+/// Returns a fragmented datagram in a tunnel, whose packets are fragmented again in another tunnel.
 fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     let mut id = flow * 64;
     let mut next_id = || {
@@ -273,7 +274,7 @@ fn other_ports_are_configured_on_the_command_line() {
     assert!(run.stderr.contains("vxlan=PORT"), "{}", run.stderr);
 }
 
-/// A checksum that covers a partial one is not complete either, and pcap cannot record that.
+/// An outer checksum around a partial one is not complete either, and pcap cannot record that.
 #[test]
 fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     let bench = Bench::new();
@@ -331,7 +332,7 @@ fn a_pipe_is_enough_and_times_bound_the_wait() {
     assert!(frames(&bench.get("b.pcap")) == fragments);
 }
 
-/// A capture has one link type, which may be unable to represent the addresses and tags of an inner frame.
+/// The output has only one link type, which may have no room for the addresses and tags of an inner frame.
 #[test]
 fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_for_them() {
     let bench = Bench::new();
@@ -343,7 +344,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
     let inside = [datagram(1, 40), tagged.clone(), datagram(2, 40)];
     let outside: Vec<_> = inside.iter().map(|frame| put_in(Tunnel::Vxlan, frame, 1, 1)).collect();
     let ip: Vec<_> = outside.iter().map(|frame| frame[14..].to_vec()).collect();
-    // The link-layer header of an incoming packet in a Linux cooked capture: its direction, device, address and type.
+    // The header of an incoming packet in a Linux cooked capture: direction, device type, address and protocol.
     let cooked_header = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
     let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
     let note = |what: &str| {
@@ -367,7 +368,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(run.stderr, format!("grosso: note: {}\n", note(said)));
         }
     }
-    // No header is lost if the output contains frames, or if the tunnel carries IP packets.
+    // No header is lost if the output's link type is Ethernet, or if the tunnel carries IP packets.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &outside));
     let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
     assert_eq!(

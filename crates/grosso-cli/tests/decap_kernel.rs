@@ -1,4 +1,4 @@
-//! Compares the output of `decap` for packets that the running kernel encapsulated with the packets on the kernel's own
+//! Lets the running kernel encapsulate packets, and compares the output of `decap` with the packets on the kernel's own
 //! tunnel devices.
 
 #![cfg(target_os = "linux")]
@@ -18,7 +18,7 @@ use crate::network::{A, B, Hosts, skip, until};
 /// Payload that only the last datagram has.
 const MARK: &[u8] = b"that was all of it";
 
-/// The devices as arguments of `ip link`; `LOCAL` and `REMOTE` stand for the addresses of the hosts.
+/// The tunnel devices, as `ip link` arguments. `LOCAL` and `REMOTE` stand for the hosts' addresses.
 const DEVICES: [&str; 5] = [
     "vxlan id 42 local LOCAL remote REMOTE dstport 4789 udpcsum",
     "geneve id 42 remote REMOTE",
@@ -34,8 +34,8 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
     for device in DEVICES {
         let Some(hosts) = Hosts::new() else { return };
-        // The second host itself is the far endpoint, so its interface gets the addresses that Grosso's device would
-        // have.
+        // In this test, the second host itself is the far endpoint, so its interface gets the addresses that Grosso's
+        // device usually has.
         let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
         hosts.b.run(wake).unwrap().unwrap();
         hosts.address("e0");
@@ -56,7 +56,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
         }
         let run = bench.run("decap -r outside.pcap -w decap.pcap --strict");
         assert_eq!(run.code, 0, "{device}: {}", run.stdout);
-        // A device without a link layer shows IP, so the comparison excludes the outer link layer.
+        // tcpdump shows plain IP on a device without a link layer, so the comparison excludes the outer link layer.
         let ip = |name: &str, has_link: bool| -> Vec<Vec<u8>> {
             let skip = if has_link { 14 } else { 0 };
             frames(&bench.get(name)).iter().map(|frame| without_padding(&frame[skip..])).collect()
@@ -99,7 +99,8 @@ fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
         && (device.starts_with("gre ") || device.starts_with("ipip") || neighbours(hosts, host))
 }
 
-/// Sets the Ethernet addresses of the hosts' tunnel devices, because the devices do not use ARP.
+/// Sets the Ethernet address of a host's tunnel device, and adds the other host as a neighbor, because the devices do
+/// not use ARP.
 fn neighbours(hosts: &Hosts, host: usize) -> bool {
     let other = inner(1 - host);
     ip(hosts, host, &format!("link set t0 address 02:00:00:00:00:0{}", host + 1))

@@ -1,4 +1,4 @@
-//! `grosso doctor` compared with other programs' reports about this host, and run on hosts that lack a feature.
+//! Compares `grosso doctor` with what other programs report about this host, and runs it on hosts that lack a feature.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +33,7 @@ fn inside(unshare: &[&str], script: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Returns whether this process may run the tests; prints a message if it may not.
+/// Returns whether this process is permitted to run the tests; prints a message if it is not.
 fn may(unshare: &[&str], script: &str) -> bool {
     let output = inside(unshare, script);
     if !output.status.success() {
@@ -108,7 +108,7 @@ fn a_host_without_tun_devices_gets_the_remedy() {
         (&"fail".into(), &"/dev/net/tun: no such device".into())
     );
     assert_eq!(check("packet sockets")["state"], "ok", "packet sockets need no device");
-    // Captures need no device.
+    // Commands on captures need no device.
     for uses in ["", "capture"] {
         let check = checks(&asked(uses));
         let tun = check("tun");
@@ -162,8 +162,8 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(last, format!("{fails} fail, {warns} warn"));
 }
 
-/// If a program has file capabilities that its parent did not have, its files in `/proc` belong to root. Here the
-/// parent is a shell, which has none.
+/// If a program gains file capabilities that its parent lacks, its files in `/proc` belong to root. Here the parent is
+/// a shell without capabilities.
 #[test]
 fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
     if !has("setcap") || !may(&["-n"], "setpriv --reuid 65534 --clear-groups true") {
@@ -222,8 +222,8 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
     assert_eq!(check("udp gso/gro")["state"], "ok", "on the existing loopback device");
 }
 
-/// A host may boot from the file system of a former container, which still has the container's marker file. Therefore,
-/// `doctor` also checks the namespaces.
+/// A host may boot from a file system that used to be a container's and still has the container's marker file.
+/// Therefore, `doctor` also checks the namespaces.
 #[test]
 fn a_container_is_one_by_its_namespaces_too() {
     let mark = "mount -t tmpfs none /run && : > /run/.containerenv";

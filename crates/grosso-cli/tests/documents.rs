@@ -1,5 +1,5 @@
-//! The sessions in README.md and the guide are correct: each `$ grosso` command is run on the captures of the
-//! repository, and must print the text below it to standard output.
+//! Tests the console sessions in README.md and the guide: runs each `$ grosso` command on the repository's captures,
+//! and compares its standard output with the text below the command.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{common::copy_captures, slow_jobs::put_transfers};
 
-/// The line that replaces omitted output in a document.
+/// The line that stands for omitted output in a document.
 const AND_SO_ON: &str = "...";
 
 #[test]
@@ -36,7 +36,7 @@ const BESIDE_PEERS: [(&str, &str); 8] = [
     ("checksum/hot/1500", "checksum of 1500 bytes"),
 ];
 
-/// The table contains what `benches/peers --json` wrote, without the times of each round.
+/// The README's table must match a file that `benches/peers --json` wrote, with the times of the single rounds removed.
 #[test]
 fn the_readme_compares_with_peers_as_measured() {
     let text = fs::read_to_string(root().join("docs/peers.json")).expect("the report is there");
@@ -65,7 +65,7 @@ fn the_readme_compares_with_peers_as_measured() {
     assert!(readme.contains(&table), "README.md should have:\n{table}");
 }
 
-/// Returns the name of a peer and its variant as README.md prints them: `dpdk, context` is `DPDK (context)`.
+/// Returns a peer's name and variant as README.md displays them: `dpdk, context` is `DPDK (context)`.
 fn displayed(contender: &str) -> String {
     let (peer, variant) = match contender.split_once(", ") {
         Some((peer, variant)) => (peer, format!(" ({})", variant.trim_start_matches("+ "))),
@@ -79,7 +79,7 @@ fn displayed(contender: &str) -> String {
     format!("{peer}{variant}")
 }
 
-/// Runs the rows of the table whose output is documented, in order, because some commands read the output of earlier
+/// Runs every table row that documents its output. The order matters, because some commands read the output of earlier
 /// ones.
 #[test]
 fn every_job_of_the_guide_has_the_answer_of_its_row() {
@@ -127,7 +127,7 @@ fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
     let mut documented: Vec<String> = rows.flat_map(named).collect();
     let stem = |path: PathBuf| path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
     documented.sort();
-    // The targets are modules of a library, and each has a program with its name.
+    // The fuzz targets are modules of a library, and each has a program of the same name.
     for directory in ["fuzz/fuzz_targets", "fuzz/src/bin"] {
         let files = fs::read_dir(root().join(directory)).expect("the targets are there");
         let names = files.filter_map(|entry| stem(entry.expect("an entry").path()));
@@ -156,7 +156,8 @@ fn the_file_of_paths_of_the_example_for_clusters_is_sound() {
     assert!(said.contains("1 path"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs the sessions of a document, at least `sessions_min`, in a directory that contains only the captures.
+/// Runs all sessions in a document, in a directory that contains only the captures. Asserts that there are at least
+/// `sessions_min` of them.
 #[track_caller]
 fn assert_true(document: &str, sessions_min: usize) {
     let text = fs::read_to_string(root().join(document)).expect("the document is there");
@@ -187,8 +188,8 @@ struct Session<'a> {
     shown: Vec<&'a str>,
 }
 
-/// Returns the `$ grosso` lines of all console blocks, each with the lines up to the next command. Commands in a pipe,
-/// or without output, are omitted.
+/// Returns the `$ grosso` commands in all console blocks, each with its output: the lines up to the next command.
+/// Commands in a pipe, or without output, are omitted.
 fn sessions(text: &str) -> Vec<Session<'_>> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));

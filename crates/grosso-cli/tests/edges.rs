@@ -1,5 +1,5 @@
-//! A soak test: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a
-//! debugger stops threads, other processes hold names, links change and programs are killed.
+//! Soak test with connections over ESP and over a slow link. Meanwhile, file systems freeze, peers pass lingering
+//! sockets, a debugger stops threads, other processes hold names, links change, and programs are killed.
 
 #![cfg(target_os = "linux")]
 
@@ -38,9 +38,9 @@ use crate::{
 const SECONDS: &str = "GROSSO_EDGES_SECONDS";
 /// Number of bytes per direction in one compared exchange.
 const BYTES: usize = 1 << 18;
-/// Number of exchanges of each connection after each fault.
+/// Number of exchanges on each connection after each fault.
 const EXCHANGES: u64 = 2;
-/// Further paths on host b: the thread of one path is stopped, and the other path accepts descriptors that peers pass.
+/// Further paths on host b: one whose thread is stopped, and one that accepts descriptors from peers.
 const BESIDE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n\
                       [[path]]\nname = \"plain\"\nleft = \"unix:plain\"\nright = \"tap:b2\"\n";
 /// Configuration of a path that another program runs, over an interface with a slow link.
@@ -148,7 +148,8 @@ impl Soak {
 
     fn freeze(&mut self) {
         self.files.freeze();
-        // The plain connection continues; the ESP connection continues until the reserved numbers are used up.
+        // The plain connection continues. The ESP connection continues only until the reserved sequence numbers are
+        // used up.
         let before = self.compared[1].load(Ordering::Relaxed);
         until(|| self.compared[1].load(Ordering::Relaxed) > before);
         assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "the thread continues");
@@ -186,7 +187,7 @@ impl Soak {
         until(|| stuck(&self.stats(), "core") == [false; 2]);
     }
 
-    /// Puts a link and a FIFO where Grosso expects its own files.
+    /// Creates a symbolic link and a FIFO where Grosso expects its own files.
     fn names(&self) {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);

@@ -1,4 +1,4 @@
-//! `grosso encap` as a command: its output as decoded by tshark, and its inverse, `decap`.
+//! Tests the command `grosso encap`: tshark decodes its output, and `decap` reverses it.
 
 use std::process::Command;
 
@@ -46,8 +46,8 @@ fn datagram(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
 }
 
-/// Returns packets of both IP versions that are at least as long as the Ethernet minimum, because IP does not carry
-/// padding.
+/// Returns packets of both IP versions. They are long enough not to need Ethernet padding, which tunnels of IP packets
+/// drop.
 fn sent() -> Vec<Vec<u8>> {
     let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -56,7 +56,7 @@ fn sent() -> Vec<Vec<u8>> {
     vec![datagram(100), ipv4, tcp(ethernet().ipv6(|ip| ip)), fragment.build()]
 }
 
-/// Returns the arguments of every tunnel, with tshark's names for its headers.
+/// Returns the arguments for every type of tunnel, with tshark's names for its headers.
 fn tunnels() -> Vec<(String, &'static str)> {
     let over_ipv4 = OF_FRAMES
         .iter()
@@ -87,12 +87,12 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
     let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
     let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);
-    // The fragment inside belongs to a datagram that is not in the capture.
+    // The inner fragment belongs to a datagram that is not in the capture.
     assert!(frames(&back.bytes) == sent());
 }
 
-/// `decap` reads a capture and is not a tunnel endpoint: options that an endpoint must understand are reported, and do
-/// not prevent decapsulation.
+/// `decap` reads a capture and is not a tunnel endpoint: options that an endpoint would have to understand are
+/// reported, but do not prevent decapsulation.
 #[test]
 fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     let bench = Bench::new();
@@ -186,7 +186,8 @@ fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
 }
 
-/// A checksum that a device should complete stays partial, and the outer checksums match the completed packet.
+/// A partial checksum stays partial, and the outer checksums are correct for the packet after a device has completed
+/// it.
 #[test]
 fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
     let bench = Bench::new();
@@ -235,7 +236,7 @@ fn the_report_counts_encapsulated_and_skipped_packets() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
-/// A PPPoE header has a length field and its own protocol number for IP, so its packet cannot be put into the tunnel
+/// A PPPoE header has a length field and its own protocol number for IP, so the packet after it cannot be encapsulated
 /// unchanged.
 #[test]
 fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
@@ -268,8 +269,8 @@ fn encap_records_the_size_that_the_user_gives() {
     assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
-/// Tests captures of a host with tunnels: a superframe with the pseudo-header sum at each level, and ARP with an outer
-/// pseudo-header sum only.
+/// Tests captures from a host with tunnels: a superframe that has a pseudo-header sum at each level, and ARP that has
+/// one only in the outer checksum.
 #[test]
 fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
     let bench = Bench::new();

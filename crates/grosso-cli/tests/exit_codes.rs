@@ -80,7 +80,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
     let bench = bench();
     for command in COMMANDS {
         bench.ok(&line(command, "wire", "out"));
-        // These commands never leave packets unchanged, so they do not have the option `--strict`.
+        // These commands have no option `--strict`, because they never have to leave packets unchanged.
         let never_leaves = ["inspect", "coalesce", "explain", "whatif", "export"];
         let name = command.split(' ').next().unwrap();
         let code = if never_leaves.contains(&name) { 2 } else { 0 };
@@ -163,7 +163,7 @@ fn every_command_ends_with_3_when_the_input_is_at_fault() {
     let bench = bench();
     for command in COMMANDS {
         for input in ["cut", "damaged", "text"] {
-            // The first packet of a damaged file can be explained.
+            // `explain` can explain the first packet of a damaged file.
             if command.starts_with("explain") && input != "text" {
                 continue;
             }
@@ -277,7 +277,7 @@ fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
     assert_eq!(run.status.code(), Some(141));
 }
 
-/// A pipe without a writer or an endless device must not block a command: if one does, this test never ends.
+/// A pipe without a writer or an endless device must not block a command. If it does, this test hangs.
 #[cfg(target_os = "linux")]
 #[test]
 fn reports_that_are_pipes_devices_or_longer_than_the_bound_are_refused_by_merge() {

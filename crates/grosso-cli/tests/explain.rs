@@ -1,4 +1,4 @@
-//! `explain` names the law or the limit for every reason that the engine has.
+//! Tests that `explain` names the law or the limit behind every reason that the engine reports.
 //!
 //! Longer than 600 lines: tables with one case per reason of the engine.
 
@@ -17,7 +17,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, capture};
 
-/// Frames of a capture, options, and the expected text in the explanation of the last frame.
+/// Frames of a capture, command options, and text that must appear in the explanation of the last frame.
 struct Case {
     frames: Vec<(Vec<u8>, Option<Offload>)>,
     options: &'static str,
@@ -42,7 +42,7 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// Returns a plain segment, and its successor with a change.
+/// Returns a plain segment, and the next one with these changes.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
@@ -100,11 +100,11 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     let run = bench.ok(&line);
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None, "{line}");
-    // Only the words are compared, regardless of line breaks.
+    // Line breaks do not matter.
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks every case, and that every reason without a case is one that no capture can cause.
+/// Checks every case, and that only reasons which no capture can cause are without a case.
 #[track_caller]
 fn check<R: Copy + Ord + std::fmt::Display>(
     cases: Vec<(R, Case)>,
@@ -523,8 +523,8 @@ fn every_reason_not_to_merge_is_explained() {
             ),
         ),
     ];
-    // Another flow with the same hash cannot be created from outside; superframes have a separate test, because
-    // `coalesce` has to create them.
+    // No capture can force two flows to have the same hash. Superframes have a separate test, because `coalesce` has to
+    // create them.
     let elsewhere = [NoMerge::OtherFlow, NoMerge::SuperframeSize];
     check(
         cases,
@@ -541,7 +541,7 @@ fn what_became_of_packets_that_are_taken_flow_by_flow_shows_where_they_left() {
     let train = case(vec![plain(0), plain(1)], "--profile freebsd", &[]);
     assert!(explain(&bench, &train, 1).contains("STARTS A TRAIN"));
     assert!(explain(&bench, &train, 2).contains("flow held since #1: 1 packet, 100 B"));
-    // The flow whose packets arrive first is delivered at once, and other flows wait for it.
+    // The flow whose packets come first is delivered at once; packets of other flows wait.
     let other = segment(0, |ip| ip, |tcp| tcp.source_port(7).syn());
     let behind = case(vec![plain(0), other], "--profile freebsd", &[]);
     assert!(explain(&bench, &behind, 2).contains("HELD UNTIL THE END OF THE POLL"));

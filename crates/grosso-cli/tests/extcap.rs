@@ -1,4 +1,4 @@
-//! Interfaces as capture sources for Wireshark: tshark lists them, and reads the packets on the wire through them.
+//! Tests interfaces as capture sources for Wireshark: tshark lists them, and captures wire packets from them.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// Returns a tshark command that finds the program as an extcap: both extcap directories named in the manual contain a
+/// Returns a tshark command that finds Grosso as an extcap: the manual names two extcap directories, and both contain a
 /// link to it.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // Wireshark up to 4.0 uses the first directory, later versions the second.

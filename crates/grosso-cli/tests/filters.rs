@@ -1,4 +1,4 @@
-//! Filters compared with tcpdump's own selection.
+//! Compares filters with tcpdump's own packet selection.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
     assert!(taken > 100 && left > 100, "{taken} and {left}: too few packets for the test");
 }
 
-/// Tests link types whose numbers in files differ from libpcap's, and link types for raw IP.
+/// Tests link types for raw IP, and those whose numbers in files differ from libpcap's own.
 #[test]
 fn packets_without_a_link_header_are_selected_too() {
     if !has("tcpdump") {

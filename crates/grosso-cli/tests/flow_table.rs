@@ -1,5 +1,5 @@
-//! The table of flows: `inspect`, `coalesce` and `whatif` list the same flows, and the trains of the flows add up to
-//! the trains of the report.
+//! Tests the flow table: `inspect`, `coalesce` and `whatif` list the same flows, and the flows' trains add up to the
+//! total in the report.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of};
 
-/// Returns a segment of 100 bytes of the TCP flow from this port.
+/// Returns a 100-byte segment of the TCP flow from this source port.
 fn segment(port: u16, index: u32) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
     packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
@@ -102,7 +102,7 @@ fn every_command_lists_the_same_flows() {
         assert_eq!(table["directions"], 3);
         assert!(rows(table).iter().map(row).eq(rows(&plain).iter().map(row)), "{table}");
     }
-    // `inspect` merges by the default rules of `coalesce`.
+    // `inspect` merges according to `coalesce`'s default rules.
     assert_eq!(plain, merged);
     let udp = &rows(&merged)[0];
     assert_eq!(
@@ -132,7 +132,7 @@ fn every_command_lists_the_same_flows() {
 #[test]
 fn memory_does_not_grow_with_the_number_of_flows() {
     let bench = Bench::new();
-    // Without the limit, these flows of one or two packets take more than 400 MB.
+    // Without the limit, these flows of one or two packets each take more than 400 MB.
     let flows = 4 * CONNECTIONS_MAX as u32;
     let mut packets = Vec::new();
     for flow in 0..flows {

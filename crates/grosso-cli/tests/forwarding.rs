@@ -1,5 +1,5 @@
-//! Fragments between two hosts, through a `grosso run` that reassembles them: what tcpdump captures on both sides of
-//! it.
+//! Tests fragments between two hosts that pass through `grosso run`, which reassembles them. tcpdump captures on both
+//! sides.
 //!
 //! ```text
 //!  host a (a0) ------ e0   grosso   r1 ------ host c (r0)
@@ -20,12 +20,12 @@ use rustix::process::Signal;
 
 use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 
-/// Number of datagrams in a trial, and of bytes per datagram.
+/// Number of datagrams per trial, and of bytes per datagram.
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and host a's MTU for it. The MTU is so small that host a's fragments are shorter than fragments
-/// for any other MTU here.
+/// An address family, and host a's MTU for it. It is so small that host a's fragments are shorter than those for any
+/// other MTU in this test.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,
@@ -67,7 +67,7 @@ impl Line {
         self.hosts.start("run -c path.toml")
     }
 
-    /// Sends datagrams from host a to another one, which must receive each of them completely.
+    /// Sends datagrams from host a to another host, which must receive all of them intact.
     fn send(&self, family: Family, to: &NetworkNamespace) {
         let index = family.index;
         let mtu = || Control::new()?.set_mtu(&name("a0"), family.mtu);
@@ -86,7 +86,8 @@ impl Line {
         }
     }
 
-    /// Starts tcpdump on a device. It writes packets of host a that are fragments, or longer than a fragment.
+    /// Starts tcpdump on a device. It records packets from host a that are fragments, or that are longer than a
+    /// fragment.
     fn dump(&self, host: &NetworkNamespace, device: &str) -> Running {
         let mut command = Command::new("tcpdump");
         // If slots are no longer than a datagram, a whole trial fits into the ring.
@@ -99,7 +100,7 @@ impl Line {
         dump
     }
 
-    /// Returns the frames in a capture once there are `count` of them.
+    /// Waits until a capture has `count` frames, and returns them.
     fn captured(&self, device: &str, count: usize) -> Vec<Vec<u8>> {
         let path = self.hosts.path(&format!("{device}.pcap"));
         until(|| frames(&path).len() >= count);

@@ -1,6 +1,7 @@
-//! `fragment` creates IP fragments that other programs understand, `reassemble` reassembles them, and nothing is lost.
+//! Tests that other programs understand the IP fragments of `fragment`, that `reassemble` restores the packets, and
+//! that nothing is lost.
 //!
-//! Longer than 600 lines: the tests apply `fragment` and then `reassemble`, which reverses it, to the same captures.
+//! Longer than 600 lines: the tests apply `fragment`, and then its inverse `reassemble`, to the same captures.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::common::{
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
                      udp.checksum.status == 0 || tcp.checksum.status == 0";
 
-/// Returns a packet of each kind that is fragmented, and some packets that are not.
+/// Returns one packet of each kind that `fragment` splits, and some that it does not.
 fn all_kinds() -> Vec<Vec<u8>> {
     let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
     let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -339,7 +340,7 @@ fn interfaces_and_sections_are_not_mixed() {
     }
 }
 
-/// The user stops `tcpdump | grosso` with Ctrl-C, and wants the packets received so far.
+/// If the user stops `tcpdump | grosso` with Ctrl-C, the packets received so far must be in the output.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_that_is_interrupted_gives_what_came() {
@@ -438,8 +439,7 @@ fn nothing_is_lost_whatever_comes() {
                 fragments.push(frame.clone());
             }
             if random.one_in(20) {
-                // Flips a bit, which turns the frame into another fragment with the same position, or into an invalid
-                // frame.
+                // A flipped bit turns the frame into another fragment at the same position, or into an invalid frame.
                 let at = random.within(14, frame.len() - 1);
                 frame[at] ^= 1 << random.below(8);
                 fragments.push(frame);
@@ -555,8 +555,8 @@ fn fragment_uses_the_classifier_and_the_user_overrides_it() {
     }
 }
 
-/// Rules C50, C51: the checksum field holds the pseudo-header sum, and the header before it asks the receiver to
-/// complete the checksum.
+/// Rules C50, C51: the checksum field holds the pseudo-header sum, and the tunnel header asks the receiver to complete
+/// the checksum.
 #[test]
 fn a_checksum_that_a_tunnel_leaves_to_the_receiver_stays() {
     let bench = Bench::new();
@@ -630,15 +630,15 @@ fn fragments_of_fragments_are_one_set() {
     assert_eq!(frames(&bench.get("d")), [packet]);
 }
 
-/// Returns 35 datagrams of four fragments each: all first fragments, then the rest of each datagram.
+/// Returns 35 datagrams of four fragments each: first all first fragments, then the other fragments of each datagram.
 fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     assert_eq!(frames.len(), 35 * 4);
     let firsts = frames.chunks(4).map(|datagram| datagram[0].clone());
     firsts.chain(frames.chunks(4).flat_map(|datagram| datagram[1..].to_vec())).collect()
 }
 
-/// In a file, many interleaved fragments do not mean that an identification was reused: rule F4 applies to hosts with
-/// little memory.
+/// In a file, even many interleaved fragments do not mean that an identification was reused. Rule F4 applies only to
+/// hosts with little memory.
 #[test]
 fn d15_many_interleaved_datagrams_of_one_source_are_all_joined() {
     let bench = Bench::new();
@@ -676,8 +676,8 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// A fragment was lost if data follows it or if the sender started another datagram; the remaining fragments of the
-/// last datagrams may have arrived after the end of the capture.
+/// A missing fragment was lost if later data of the datagram arrived or if the sender started another datagram.
+/// Otherwise, it may have arrived after the end of the capture.
 #[test]
 fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();
@@ -712,7 +712,8 @@ fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
 /// Offset of the checksum in an IPv4 header after Ethernet.
 const HEADER_CHECKSUM: usize = 14 + 10;
 
-/// Every command treats a header checksum of 0 as left to a device, and any other wrong header checksum as damage.
+/// Every command assumes that a header checksum of 0 was left to a device, and that any other wrong header checksum is
+/// damage.
 #[test]
 fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let bench = Bench::new();
@@ -758,8 +759,8 @@ fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     assert_eq!(output[0], output[1]);
 }
 
-/// The number of address pairs whose last datagram is remembered is bounded. Beyond the bound, an incomplete datagram
-/// counts as cut off by the end of the capture even if its source sent another one.
+/// Grosso remembers the last datagram of a limited number of address pairs. Beyond this limit, an incomplete datagram
+/// counts as cut off by the end of the capture, even if its source sent another one.
 #[test]
 fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
     const PAIRS_MAX: u32 = 65536;

@@ -1,4 +1,5 @@
-//! Fragments of the running kernel, captured by tcpdump, are reassembled into the datagrams that the sockets sent.
+//! Tests that the running kernel's fragments, captured by tcpdump, are reassembled into the datagrams that the sockets
+//! sent.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +27,8 @@ fn fragments_of_the_kernel_become_what_was_sent() {
         return;
     }
     let Some(hosts) = Hosts::new() else { return };
-    // The second host itself is the far endpoint, so its interface gets the addresses that Grosso's device would have.
+    // In this test, the second host itself is the far endpoint, so its interface gets the addresses that Grosso's
+    // device usually has.
     let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
     hosts.b.run(wake).unwrap().unwrap();
     hosts.address("e0");
@@ -51,7 +53,8 @@ fn fragments_of_the_kernel_become_what_was_sent() {
                  (udp.checksum.status == 0 && udp.length > 1480)";
     assert_eq!(tshark(&bench.path("b.pcap"), wrong), [""; 0]);
 
-    // Fragmented again, they equal the kernel's fragments, except for the IPv6 identifications, which are newly chosen.
+    // When fragmented again, the datagrams give the kernel's fragments, except for the IPv6 identifications, which are
+    // new.
     bench.ok("fragment -q -r b.pcap -w c.pcap --mtu 1500 --ignore-df --strict");
     let again = frames(&bench.get("c.pcap"));
     assert_eq!(again.len(), before.len());

@@ -1,4 +1,4 @@
-//! The common syntax of all commands that read captures, and several captures read as one.
+//! Tests the syntax that all commands on captures share, and reading several captures as one.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -165,7 +165,7 @@ fn explain_takes_the_packet_behind_its_captures_or_as_an_option() {
     assert_eq!(bench.run("explain a.pcap 0").code, 2);
 }
 
-/// Time, length and bytes of a packet, and the comments of its interface.
+/// Timestamp, length and bytes of a packet, and its interface's comments.
 type Record = (Option<u64>, u32, Vec<u8>, Vec<String>);
 
 fn merged(path: &Path) -> Vec<Record> {
@@ -198,7 +198,7 @@ fn packets_of_several_captures_come_in_the_order_of_mergecap_and_name_their_orig
         return;
     }
     let bench = Bench::new();
-    // Times that interleave, that are equal, and that go backwards within a capture.
+    // Timestamps that interleave, that are equal, and that go backwards within a capture.
     let times: [&[u64]; 3] = [&[1, 4, 4, 9, 3, 10], &[2, 4, 5, 5, 11], &[4, 1, 12]];
     for (index, (times, name)) in times.iter().zip(["a.pcap", "b.pcapng", "c.pcap"]).enumerate() {
         let packet = |(place, time): (usize, &u64)| {
@@ -294,7 +294,7 @@ fn findings(mut report: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                // A table contains each row's file name, so its length differs.
+                // A table has the file name in every row, so its length differs.
                 for key in ["input", "path", "elapsed_s", "command", "files"] {
                     map.remove(key);
                 }
@@ -332,8 +332,8 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // The second round has more parts than a replay has lanes, and the names of the parts sort in a different
-        // order.
+        // The second round splits the capture into more files than a replay has lanes, and their names sort in a
+        // different order.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();
@@ -354,7 +354,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
 #[test]
 fn a_capture_that_begins_when_another_ends_comes_after_it() {
     let bench = Bench::new();
-    // Packets with the same time are in several parts, in directories whose names sort differently.
+    // Packets with equal timestamps are in several files, in directories whose names sort differently.
     let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
     let names = ["a9", "a1", "a10", "b", "a2"];
     let mut want = Vec::new();
@@ -372,7 +372,7 @@ fn a_capture_that_begins_when_another_ends_comes_after_it() {
     assert_eq!(plain(&bench.get("is.pcapng")), want);
 }
 
-/// Returns the times, lengths and bytes of the packets of a capture.
+/// Returns the timestamp, length and bytes of each packet in a capture.
 fn plain(bytes: &[u8]) -> Vec<(Option<u64>, u32, Vec<u8>)> {
     let mut found = Vec::new();
     crate::common::each(bytes, |packet| {

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// Additional arguments of a port with two queue pairs.
+/// Additional arguments for a port with two queue pairs.
 const TWO_PAIRS: &str = ",queues=2";
 /// Driver arguments with and without packed rings.
 const FORMS: [&str; 2] = ["", ",packed_vq=1"];
@@ -32,7 +32,7 @@ struct Tester {
 }
 
 impl Tester {
-    /// Starts the program with this port, whose socket is in `folder`, in forwarding mode `what`.
+    /// Starts `testpmd` in forwarding mode `what` with this port, whose socket is in `folder`.
     fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
         // Both threads run on one CPU, and there are no huge pages, because few hosts have any.
@@ -105,7 +105,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     Some(bridge)
 }
 
-/// Checks that all frames of a sender arrive, and all frames of another sender that replaces it.
+/// Checks that all frames from a sender arrive, and then all frames from the sender that replaces it.
 fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");
@@ -163,8 +163,8 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// Tests DPDK as the device of both ports: it listens for one port, and connects to the other port, where it is killed
-/// and restarted.
+/// Tests DPDK as the device on both ports. On one port it listens. On the other it connects, is killed, and is
+/// restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

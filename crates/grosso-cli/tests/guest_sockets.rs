@@ -1,4 +1,4 @@
-//! A QEMU virtual machine with another kernel, whose network device is a Unix socket of `grosso bridge`.
+//! A QEMU virtual machine with another kernel. Its network device is connected to a Unix socket of `grosso bridge`.
 //!
 //! ```text
 //!  guest: Linux 6.1                          host
@@ -25,11 +25,11 @@ use crate::{
 /// A way to connect a VM to a bridge.
 struct Case {
     name: &'static str,
-    /// Arguments of Grosso.
+    /// Arguments for Grosso.
     ours: &'static str,
-    /// Arguments of QEMU, with `DIR` for the directory of the sockets.
+    /// Arguments for QEMU; `DIR` stands for the directory with the sockets.
     theirs: &'static str,
-    /// Whether QEMU waits for a killed bridge to return; 7.2 gives up if QEMU was the connecting side.
+    /// Whether QEMU waits for a killed bridge to come back. QEMU 7.2 does not if it was the connecting side.
     outlives: bool,
 }
 
@@ -118,5 +118,5 @@ impl Case {
     }
 }
 
-/// Programs that the guest needs in addition to the programs that every image has.
+/// Programs that the guest needs besides those in every image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

@@ -1,4 +1,4 @@
-//! A QEMU virtual machine with another kernel, which shares its memory with `grosso bridge`.
+//! A QEMU virtual machine that runs another kernel and shares its memory with `grosso bridge`.
 //!
 //! ```text
 //!  guest: Linux 6.1                                host
@@ -28,7 +28,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Device arguments of a VM, each with a different combination of accepted and declined features.
+/// QEMU device arguments, each with a different combination of accepted and declined features.
 const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
@@ -100,8 +100,8 @@ mod night {
     }
 }
 
-/// Exchanges data with a VM before and after a reboot, and while the bridge is killed and replaced. Each row has the
-/// port of the bridge, the socket options of QEMU, and the device options.
+/// Exchanges data with a VM before and after a reboot, and while the bridge is killed and replaced. Each row consists
+/// of the bridge's port, QEMU's socket options, and its device options.
 fn boots_again(rows: &[(&str, &str, &str)]) {
     if is_missing() {
         return;
@@ -203,7 +203,7 @@ impl Place {
         Ok(guest)
     }
 
-    /// Returns the command that starts a VM; its sockets are numbered from `first`.
+    /// Returns the command that starts a VM whose sockets are numbered from `first`.
     fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
@@ -234,7 +234,7 @@ impl Place {
         self.traffic(how)
     }
 
-    /// Receives a stream from the guest while bridges are killed and replaced; returns the last bridge.
+    /// Receives a stream from the guest while the bridge is repeatedly killed and replaced. Returns the last bridge.
     fn stream_over_kills(&self, mut bridge: Running, ours: &str) -> io::Result<Running> {
         let mut stream = self.host.run(|| TcpStream::connect((A[0], 19)))??;
         stream.set_read_timeout(Some(network::STALLED))?;
@@ -257,5 +257,5 @@ impl Place {
     }
 }
 
-/// Programs that the guest needs in addition to the programs that every image has.
+/// Programs that the guest needs besides those in every image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

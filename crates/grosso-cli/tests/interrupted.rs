@@ -1,4 +1,4 @@
-//! Interruption by Ctrl-C: the report says how many packets it covers, and what share of the file.
+//! Tests interruption by Ctrl-C: the report says how many packets and what share of the file it covers.
 #![cfg(unix)]
 
 use std::{
@@ -87,7 +87,7 @@ fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
     interrupted_behind(bench, line, input, |_| ())
 }
 
-/// Interrupts a command after some input from a pipe that stays open, once `is_far` holds.
+/// Writes input to a pipe that stays open, and interrupts the command once `is_far` returns true.
 fn interrupted_behind(bench: &Bench, line: &str, input: &[u8], is_far: fn(&Child)) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -149,7 +149,7 @@ fn explain_reports_that_the_packet_was_not_reached() {
     assert_eq!(error["code"], "interrupted");
 }
 
-/// A command that was interrupted before it read any input reports nothing about the capture, not even its format.
+/// If a command is interrupted before it has read any input, it reports nothing about the capture, not even its format.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {

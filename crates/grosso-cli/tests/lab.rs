@@ -1,4 +1,4 @@
-//! `grosso lab` as a command: its output, its files and its errors.
+//! Tests the command `grosso lab`: its output, its files and its errors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -168,7 +168,7 @@ fn hosts_of_a_file_run_on_its_cpus() {
     }
 }
 
-/// Returns the CPUs of a command's threads, by name, once all named threads exist, and ends the command. `None` if the
+/// Waits until all named threads of a command exist, and returns the CPUs of each. Then ends the command. `None` if the
 /// user is not permitted to run it.
 fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     let are_there = |seen: &ThreadCpus| names.iter().all(|name| seen.contains_key(*name));
@@ -183,8 +183,8 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
 /// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs a command and records on which CPUs its threads may run, until `is_enough` returns true or the command ends. A
-/// thread that may still run on all CPUs of the calling thread has not been pinned yet, and is omitted.
+/// Runs a command, and records the CPU affinity of its threads until `is_enough` returns true or the command ends.
+/// Threads that still have the calling thread's affinity have not been pinned yet, and are omitted.
 fn threads_of(
     bench: &Bench,
     words: &str,
@@ -335,7 +335,7 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
-/// Returns whether a lab can run here; prints a message if it cannot. If not even root may run it, checks the failure
+/// Returns whether a lab can run here; prints a message if it cannot. If even root may not run one, checks the error
 /// message.
 fn is_allowed(run: &Run) -> bool {
     if run.code != 4 {
@@ -351,7 +351,7 @@ fn is_allowed(run: &Run) -> bool {
 fn lab_run_has_tunnels_and_impaired_wires() {
     let bench = Bench::new();
     example(&bench, "far-tunnel.toml");
-    // As between VMs, data that the tunnels send in one call crosses the path unsegmented.
+    // Data that the tunnels send in one call crosses the path unsegmented, as it would between VMs.
     let far = String::from_utf8(bench.get("far-tunnel.toml")).unwrap();
     let near = far.replace("impair = \"delay 1ms seed 7\"\n", "");
     let near = near.replace("]\n\n[[wire]]", "]\noffloads = true\n\n[[wire]]");
@@ -422,7 +422,7 @@ fn lab_run_encrypts_and_fragments() {
     assert!(report["rows"][0]["gbps"]["median"].as_f64().unwrap() > 0.0, "{report}");
 }
 
-/// Copies a file from `examples/lab` into the directory of the test.
+/// Copies a file from `examples/lab` into the test's directory.
 fn example(bench: &Bench, name: &str) {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);

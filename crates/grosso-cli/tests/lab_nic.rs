@@ -1,5 +1,5 @@
-//! `grosso lab nic` on a veth pair with the sink at its peer: the report, and the device's restored state, however the
-//! lab ends. `experiments` checks the figures.
+//! Tests `grosso lab nic` on a veth pair with the sink at the peer: its report, and that the device's settings are
+//! restored however the lab ends. `experiments` checks the figures.
 
 #![cfg(target_os = "linux")]
 
@@ -27,7 +27,7 @@ fn children(parent: u32) -> Vec<Pid> {
 #[test]
 fn each_feature_is_turned_off_and_on_and_put_back() {
     let Some(net) = Net::new() else { return };
-    // Some features are requested but off, and one feature has an unusual setting.
+    // A state that is hard to restore: some features are requested but off, and one has an unusual setting.
     net.set(&[("tx-checksum-ip-generic", false), ("rx-gro", false)]);
     let before = net.features();
     let run = net.run("--runs 1 --time 20ms --html page.html --json");

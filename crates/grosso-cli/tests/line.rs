@@ -12,8 +12,8 @@ fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     packet.payload_len(len).build_superframe().0
 }
 
-/// Returns the time of a frame of this many bytes on a 1 Gb/s link, in nanoseconds, with preamble, check sequence and
-/// gap.
+/// Returns the time in nanoseconds that a frame of this length takes on a 1 Gb/s link, including preamble, frame check
+/// sequence and gap.
 fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }
@@ -37,14 +37,14 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
     ];
     let written = output(&bench, &input, "--ts line=1G");
     assert_eq!(written.len(), 10 + 10 + 1 + 2);
-    // All packets that would overlap are sent back to back, and so is the plain packet after them.
+    // Packets that would overlap are sent back to back, and so is the plain packet after them.
     for (index, pair) in written[..21].windows(2).enumerate() {
         assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "packet {}", index + 2);
     }
     assert_eq!(written[0].0, 0);
     assert_eq!(written[21].0, 900_000, "the line was idle at that time");
     assert_eq!(written[22].0, 900_000 + takes(1514));
-    // Without a line rate, the times of the capture are kept.
+    // Without a line rate, the capture's timestamps are kept.
     let same = output(&bench, &input, "");
     assert_eq!(same[20].0, 20_000);
 }

@@ -1,4 +1,4 @@
-//! Captures by tcpdump of iperf3 traffic between two network namespaces.
+//! Tests captures that tcpdump records of iperf3 traffic between two network namespaces.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! The JSON of commands on devices: each report matches the schema of its command, and this file lists every field.
+//! Tests the JSON of commands on devices: each report matches its command's schema, and this file lists every field.
 
 #![cfg(target_os = "linux")]
 
@@ -36,8 +36,8 @@ const BESIDE: [(&str, &str); 20] = [
     ("lab run", "lab run two-hosts --time 100ms --json"),
 ];
 
-/// Commands whose reports are validated elsewhere: commands on captures and `conform` by their own tests, the lab's
-/// experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
+/// Commands whose reports other tests validate: commands on captures and `conform` in their own tests, the lab's
+/// experiments with the claims in `docs/sources.md`, and `bridge` and `run` below.
 const ELSEWHERE: [&str; 39] = [
     "inspect",
     "coalesce",
@@ -90,7 +90,7 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         [("bridge", "bridge e0 tap:b0 --json"), ("run", "run -c paths.toml --json")]
     {
         let running = Running::spawn(&mut hosts.command(line));
-        // With --json the command prints nothing before it ends.
+        // With --json, the command prints nothing until it exits.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
         // The other host learns the address of this device from the first packet.

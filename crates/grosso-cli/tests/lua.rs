@@ -1,4 +1,4 @@
-//! The Wireshark dissector shows the contents of Grosso's capture option.
+//! Tests that the Wireshark dissector shows the contents of Grosso's capture option.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn has_lua() -> bool {
     is_built_in
 }
 
-/// Returns the fields of each packet, with commas between values of the same field.
+/// Returns these fields of each packet. Multiple values of one field are separated by commas.
 fn fields(bench: &Bench, file: &str, fields: &[&str], words: &[&str]) -> Vec<Vec<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/grosso.lua");
     let mut command = Command::new("tshark");
@@ -59,15 +59,15 @@ impl Order {
         [&self.long(kind)[..], &len, &body, &len].concat()
     }
 
-    /// Encodes an option of a block.
+    /// Encodes a block option.
     fn option(self, code: u16, value: &[u8]) -> Vec<u8> {
         let pad = vec![0; value.len().next_multiple_of(4) - value.len()];
         [&self.short(code)[..], &self.short(value.len() as u16), value, &pad].concat()
     }
 }
 
-/// Returns a packet with these bytes as the value of its custom option, between two packets without one. It is encoded
-/// here because the writer of captures would replace the option with its own.
+/// Returns a capture of three packets, the second of which has a custom option with this value. It is encoded by hand,
+/// because Grosso's capture writer would replace the option with its own.
 fn capture_with(option: &[u8], order: Order) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(3).build();
     let section = [&order.long(0x1a2b_3c4d)[..], &order.short(1), &[0; 2], &[0xff; 8]].concat();

@@ -1,5 +1,5 @@
-//! `grosso bridge` with Unix sockets, as virtual machines use them: a program of this test as the peer, and the
-//! kernel's TCP through two bridges that connect through a socket, or share memory as a device and its driver.
+//! Tests `grosso bridge` with Unix sockets, as virtual machines use them. Either this test is the peer, or kernel TCP
+//! passes through two bridges, which are connected by a socket or share memory as a device and its driver.
 //!
 //! ```text
 //!  host a                                        host b
@@ -36,7 +36,7 @@ use crate::network::{
     A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until,
 };
 
-/// Two hosts that are not connected, and the directory of their socket.
+/// Two hosts without a link, and the directory that contains their socket.
 struct Ends {
     a: NetworkNamespace,
     b: NetworkNamespace,
@@ -46,7 +46,7 @@ struct Ends {
 /// Arguments of a socket, for the listening and for the connecting bridge.
 type Words = [&'static str; 2];
 
-/// Offload arguments of both bridges: equal in some cases, different in others.
+/// Offload arguments for each of the two bridges: equal in some cases, different in others.
 const OFFLOADS: [Words; 6] = [
     ["", ""],
     [",vnet", ",vnet"],
@@ -62,7 +62,7 @@ const SHARED: [Words; 2] = [
     ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],
 ];
 
-/// Shared-memory feature arguments of both bridges: equal in some cases, different in others.
+/// Shared-memory feature arguments for each of the two bridges: equal in some cases, different in others.
 const FEATURES: [Words; 4] = [
     ["", ""],
     [",offloads=none", ""],
@@ -94,7 +94,7 @@ impl Ends {
         running
     }
 
-    /// Starts the bridge of the host that listens, or of the host that connects.
+    /// Starts the bridge on the listening or on the connecting host.
     fn bridge(&self, listens: bool, words: &str) -> Running {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
@@ -110,7 +110,7 @@ impl Ends {
         self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
-    /// Asserts that streams and datagrams pass intact through these bridges, and that the bridges then exit cleanly.
+    /// Asserts that streams and datagrams pass through these bridges intact, and that the bridges then exit cleanly.
     fn are_whole_through(&self, bridges: [Running; 2], bytes: usize) {
         if self.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
             self.addresses();
@@ -130,7 +130,7 @@ impl Ends {
         }
     }
 
-    /// Sends datagrams as one superframe until they arrive, because datagrams may be lost.
+    /// Sends datagrams as one superframe, and repeats that until they arrive, because datagrams may be lost.
     fn datagrams(&self) {
         for (a, b) in A.into_iter().zip(B) {
             let far = self.b.run(|| UdpSocket::bind((b, 0))).unwrap().unwrap();
@@ -227,8 +227,8 @@ fn a_connection_outlives_the_death_of_either_bridge() {
     }
 }
 
-/// The thread that opens devices is confined by the time of the reload. It still takes over the socket file of the
-/// stopped path.
+/// At the time of the reload, the thread that opens devices is already confined. It can still take over the stopped
+/// path's socket file.
 #[test]
 fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     let Some(ends) = Ends::new() else { return };
@@ -256,7 +256,7 @@ fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     }
 }
 
-/// A bridge without free descriptors disconnects its peer, and does not blame the peer.
+/// A bridge that has run out of descriptors disconnects its peer, without blaming the peer.
 #[test]
 fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,14 +289,14 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     assert_eq!(question, *words(&[3, 1, 0]), "the process owns the device, and shares the rest");
     FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
     bridge.signal(Signal::USR1);
-    // A bridge that receives SIGTERM prints nothing for a signal that it has not handled yet.
+    // If a bridge receives SIGTERM before it has handled another signal, it prints nothing for that signal.
     let (first, _) = bridge.wait_for_line_and_earlier("vhost-user:b (path");
     let said = [first.join("\n"), bridge.stop(Signal::TERM).stderr].concat();
     assert_eq!(said.matches("event_setup_failed").count(), 2, "{said}");
     assert!(!said.contains("drop_peer_cut_off"), "{said}");
 }
 
-/// A client of a bridge without free descriptors waits, and the bridge does not busy-loop.
+/// If a bridge has run out of descriptors, its client waits, and the bridge does not busy-loop.
 #[test]
 fn a_client_waits_for_a_descriptor_and_is_accepted_later() {
     for port in ["vhost-user:vm.sock", "unix:vm.sock"] {
@@ -318,7 +318,7 @@ fn a_client_waits_for_a_descriptor_and_is_accepted_later() {
     }
 }
 
-/// A bridge disconnects a VM whose memory it cannot map, and does not blame the VM.
+/// A bridge disconnects a VM whose memory it cannot map, without blaming the VM.
 #[test]
 fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();
@@ -348,7 +348,7 @@ fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
     command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
     bridge.wait_for_line("<->");
-    // The bridge reports on its ports once it has opened everything that it opens at the start.
+    // The bridge answers this signal once it has opened everything that it opens at the start.
     bridge.signal(Signal::USR1);
     ports.iter().for_each(|_| drop(bridge.wait_for_line("(path")));
     bridge
@@ -380,8 +380,8 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The peer program, which exchanges frames through a socket. The arguments determine the type of the socket and the
-/// headers of the frames.
+/// Peer program that exchanges frames through a socket. Its arguments determine the socket type and the headers of the
+/// frames.
 enum Machine {
     Stream(UnixStream),
     Datagram(UnixDatagram),
@@ -429,8 +429,8 @@ impl Machine {
     }
 }
 
-/// A VM without virtio headers gets packets with complete checksums; one with virtio headers gets what it declares to
-/// accept.
+/// A VM without virtio headers gets packets with complete checksums; one with virtio headers gets the kinds of frames
+/// that it accepts.
 #[test]
 fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
     for (is_datagram, words) in
@@ -479,7 +479,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
             }
             frames += 1;
             payload.extend_from_slice(&frame[42..]);
-            // A partial checksum is the sum of the pseudo-header.
+            // A partial checksum is the pseudo-header sum.
             let pseudo =
                 oracle::pseudo_header(&frame[26..30], &frame[30..34], 17, frame.len() - 34);
             if header.first().is_some_and(|flags| flags & 1 != 0) {

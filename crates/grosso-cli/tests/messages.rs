@@ -1,4 +1,4 @@
-//! Tests that errors have the text and the exit code that the manual describes.
+//! Tests that error messages and exit codes are as the manual describes.
 //!
 //! Longer than 600 lines: tables of command lines and messages.
 
@@ -377,8 +377,8 @@ fn signal_writes_what_is_there_and_sums_up(signal: &str) {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&input).unwrap();
     stdin.flush().unwrap();
-    // The pipe stays open: the command is waiting for more packets when the signal arrives. The output exists once the
-    // command has read the first packets.
+    // The pipe stays open, so the command is waiting for more packets when the signal arrives. The output file exists
+    // once the command has read the first packets.
     while !bench.path("out.pcapng").exists() {
         std::thread::yield_now();
     }

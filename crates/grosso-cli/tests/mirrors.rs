@@ -148,7 +148,7 @@ fn labels(content: &[u8]) -> Vec<u8> {
     joined(&[&[0, 1, 0x10, 64, 0, 2, 0x11, 64], content])
 }
 
-/// Returns the frame with vendors' addresses, which let tshark recognize a frame without a control word.
+/// Returns the frame with MAC addresses of known vendors, so that tshark recognizes it without a control word.
 fn between_vendors(destination: [u8; 6]) -> Vec<u8> {
     let mut frame = inner();
     frame[..6].copy_from_slice(&destination);
@@ -228,7 +228,7 @@ fn explain_and_inspect_name_ethernet_over_mpls() {
     assert!(text.contains("pseudowire"), "{text}");
 }
 
-/// Streams inside these tunnels are merged or passed through, and are restored byte for byte.
+/// Streams inside these tunnels are merged or passed through unchanged, and are restored byte for byte.
 #[test]
 fn streams_in_these_tunnels_come_back() {
     let stream = |index: u32| {
@@ -254,7 +254,7 @@ fn streams_in_these_tunnels_come_back() {
         let third = [0x22, 0xeb, 0x20, 0x64, 0, 7, 1, 2, 3, index as u8, 0, 0, 0, 0];
         all.push(erspan(&third, index, &packet));
         all.push(ipv4(GRE, &joined(&[&[0, 0, 0x88, 0xbe], &on_ethernet(&packet)])));
-        // Packets of four kinds follow one label in turn: frames, frames after a control word with and without a
+        // Four kinds of packets alternate under one label: frames, frames after a control word with and without a
         // sequence number, and IP packets.
         all.push(label_frame(&on_ethernet(&packet)));
         all.push(label_frame(&joined(&[&[0; 4], &on_ethernet(&packet)])));

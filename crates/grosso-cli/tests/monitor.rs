@@ -1,4 +1,4 @@
-//! `grosso monitor` as text, and on a terminal created by `script`.
+//! Tests `grosso monitor` with plain text output, and on a terminal created by `script`.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn once_prints_the_rates_of_an_interval() {
     let file = std::fs::File::create(&rates).unwrap();
     let mut monitor = command.stdout(file).stdin(Stdio::null()).spawn().unwrap();
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // The load of the host determines how many intervals the monitor shows.
+    // The number of intervals that the monitor shows depends on the host's load.
     crate::network::until(|| {
         exchange(&ends, 1 << 20);
         let text = std::fs::read_to_string(&rates).unwrap();
@@ -61,8 +61,8 @@ fn without_a_terminal_the_text_option_is_suggested() {
     assert_eq!(hosts.run("monitor --once -b").code, Some(2));
 }
 
-/// Runs `grosso monitor` on a terminal of 100 columns, and returns its output and exit code. The keys are typed after
-/// the first drawing.
+/// Runs `grosso monitor` on a terminal of 100 columns, and calls `then` to type keys after the first drawing. Returns
+/// the output and the exit code.
 fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
     let (mut child, shell) = start_on_a_terminal(hosts);
     then(child.stdin.as_mut().unwrap(), shell);
@@ -70,8 +70,8 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
     (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
 }
 
-/// Starts `grosso monitor` on a terminal that `script` provides. After the first drawing, returns the process of
-/// `script` and the process ID of the monitor.
+/// Starts `grosso monitor` on a terminal that `script` provides, and waits for the first drawing. Returns the `script`
+/// process and the monitor's process ID.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
     // The output of an earlier terminal must not be mistaken for the output of this one.
@@ -102,7 +102,7 @@ fn it_ends_with_its_terminal() {
     }
     let bridge = hosts.start("bridge e0 tap:b0");
     let (mut terminal, monitor) = start_on_a_terminal(&hosts);
-    // A terminal that is killed sends no signal: its process group only gets a new parent.
+    // A killed terminal sends no signal; its process group only gets a new parent.
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     crate::network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());

@@ -1,4 +1,4 @@
-//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on. They must
+//! Feeds tcpflow, softflowd, Argus and pmacct from `grosso capture --to` on a device with its offloads on. They must
 //! report the streams, packets and bytes on the wire.
 
 #![cfg(target_os = "linux")]
@@ -23,12 +23,13 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
 };
 
-/// Environment variable with the time for which connections are repeated. If it is not set, there is one connection.
+/// Environment variable that sets for how many seconds to repeat connections. If it is not set, there is only one
+/// connection.
 const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
 /// Pause between two connections, so that the captures of ten minutes fit on a disk.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Source and destination port of one direction of a connection.
+/// Source and destination port for one direction of a connection.
 type Ports = (u16, u16);
 
 /// Packets and bytes of one direction of a connection.
@@ -60,7 +61,7 @@ impl Watched {
         Some(Self { chain, bench, capture })
     }
 
-    /// Starts a monitor, and waits until it prints that it listens.
+    /// Starts a monitor, and waits until it prints `said`, which means that it is listening.
     fn monitor(&self, line: &str, said: &str) -> Running {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
@@ -70,7 +71,7 @@ impl Watched {
         running
     }
 
-    /// Sends one stream, or consecutive streams for the time in [`SECONDS`]. Returns the wire packets of both
+    /// Sends one stream, or consecutive streams for as long as [`SECONDS`] says. Returns the wire packets of both
     /// directions, once all of them have reached the monitors' device.
     fn stream(&self) -> Vec<Timed> {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
@@ -96,8 +97,8 @@ impl Watched {
         packets
     }
 
-    /// Ends the capture, which must have lost nothing, left no packet unchanged, and passed no wrong checksum to a
-    /// monitor.
+    /// Ends the capture, and asserts that it lost nothing, left no superframe unsegmented, and passed no wrong checksum
+    /// to a monitor.
     fn end(mut self) {
         signal(&self.capture, "TERM");
         let mut said = String::new();
@@ -116,7 +117,7 @@ impl Watched {
     }
 }
 
-/// Prints the counts of a monitor with and without Grosso, next to the counts of the wire.
+/// Prints a monitor's counts with and without Grosso, next to the counts on the wire.
 fn print_counts(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
     let sum = |counted: &Counted| {
         let (packets, bytes) =
@@ -138,7 +139,8 @@ fn ip_bytes(frame: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([frame[16], frame[17]]))
 }
 
-/// Returns the packets and bytes by direction; `bytes` counts the bytes of IP packets, or of whole frames.
+/// Returns the number of packets and bytes in each direction; `bytes` determines whether a frame's IP packet or the
+/// whole frame counts.
 fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
     let mut counted = Counted::new();
     for (_, frame) in packets {
@@ -287,7 +289,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
         let file = watched.bench.path(&format!("{device}.csv"));
-        // The program prints its counts every second; they are added up.
+        // The program prints its counts every second, so they have to be added up.
         let config = format!(
             "daemonize: false\npcap_interface: {device}\nplugins: print\n\
              aggregate: src_port, dst_port, proto\nprint_output: csv\n\
@@ -299,8 +301,8 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
         watched.monitor(&format!("pmacctd -f {device}.conf"), "link type is")
     };
     let meters = ["mon0", "s0"].map(start);
-    // If pmacctd prints every second, it reports two of a thousand connections with more packets than its device
-    // carried.
+    // If pmacctd prints every second, it reports more packets than its device carried for two of a thousand
+    // connections.
     let wire = counted(&watched.streams(0), ip_bytes);
     until(|| printed(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));

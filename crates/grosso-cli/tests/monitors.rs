@@ -1,4 +1,4 @@
-//! `grosso capture` as a source for monitors: the packets on the wire, live, regardless of the device's offloads.
+//! Tests `grosso capture` as a source for monitors: it supplies wire packets, live, whatever the device's offloads.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, IPV6, Way, between, ip, is_over},
 };
 
-/// The address of a listener, in the test's own network.
+/// Address on which captures listen, in the test's own network namespace.
 const LISTENER: &str = "127.0.0.1:57012";
 
 fn report(mut capture: Child) -> Value {
@@ -32,7 +32,7 @@ fn report(mut capture: Child) -> Value {
     crate::common::report(&report)
 }
 
-/// Returns the frames by the host that sent them.
+/// Returns the frames, grouped by sender.
 fn by_sender(packets: Vec<Timed>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut senders: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     for (_, frame) in packets {
@@ -173,7 +173,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
-/// Starts a capture at a TAP with a listener and further options.
+/// Starts a capture on a TAP, with a listener and these options.
 fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network
@@ -206,7 +206,7 @@ fn fill(tap: &Tap, bench: &Bench) {
     until(|| written() == 24 + FILLING * (16 + 60_000));
 }
 
-/// Number of frames of 60,000 bytes, more than a client's socket buffers hold.
+/// Number of 60,000-byte frames that exceeds the capacity of a client's socket buffers.
 const FILLING: u64 = 20;
 /// Maximum number of concurrent clients of a listener.
 const CLIENTS_MAX: usize = 32;
@@ -359,8 +359,7 @@ fn a_removed_monitor_device_is_reported() {
         let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
         let is_up = || Ok::<_, std::io::Error>(Netlink::new()?.link(&name("mon0"))?.up);
         until(|| tap.network.run(is_up).unwrap().is_ok_and(|up| up));
-        // The capture ends when a packet arrives and no receiver is left. Otherwise it continues for the other
-        // receivers.
+        // The capture ends when a packet arrives and no receiver is left. As long as one is left, it continues.
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
         tap.network.run(remove).unwrap().unwrap();
         for _ in 0..100 {

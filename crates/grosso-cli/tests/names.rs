@@ -10,7 +10,7 @@ use crate::common::{Bench, ETHERNET, capture, report};
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";
 const SHOWN: &str = "a\\x1b[2J\\x1b]0;owned\\x07\\x1b[31m\\x9b5m\\x0agrosso:\\u{202e}x.pcapng";
 
-/// Runs a command with the file in place of `FILE`; `OUT` stands for the path of an output file.
+/// Runs a command in which `FILE` stands for the file with this name, and `OUT` for an output file.
 fn run(bench: &Bench, line: &str) -> (String, i32) {
     let (out, none) = (EVIL.replacen('a', "b", 1), EVIL.replacen('a', "none", 1));
     let word = |word: &str| word.replace("FILE", EVIL).replace("OUT", &out).replace("NONE", &none);

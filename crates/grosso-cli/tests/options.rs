@@ -24,8 +24,8 @@ fn damaged(sound: u16, value: &[u8]) -> Vec<u8> {
     options
 }
 
-/// Returns a capture in which every block has damaged options: the section, the interface, its statistics, names,
-/// secrets, and the second of three packets.
+/// Returns a capture with damaged options in every kind of block: section, interface, statistics, names, secrets, and
+/// the second of three packets.
 fn damaged_capture() -> Vec<u8> {
     let words =
         |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();

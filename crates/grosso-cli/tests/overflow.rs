@@ -14,7 +14,7 @@ fn packet(flow: u32, flags: u8) -> Vec<u8> {
     frame
 }
 
-/// A packet is counted once, however often it is examined; and a packet that is not split is not counted as split.
+/// A packet is counted once, however often it is examined, and only packets that are split count as split.
 #[test]
 fn d16_no_more_packets_of_unknown_flows_than_there_are_packets() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Pipes for input and output: output is written without waiting for further input.
+//! Tests pipes for input and output: output is written without waiting for further input.
 #![cfg(unix)]
 
 use std::{
@@ -11,8 +11,8 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Tests commands that read their input twice. They first store a pipe in a file, so an endless pipe would never be
-/// processed.
+/// Tests commands that read their input twice. They first copy a pipe to a file, so they would never process an endless
+/// pipe.
 #[test]
 fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
     let bench = Bench::new();
@@ -65,8 +65,8 @@ fn packets_go_out_while_the_input_is_idle() {
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(input).unwrap();
-        // A command that changes nothing has written the whole input by now. A command that builds trains has written
-        // at least a part of it.
+        // By now, a command that changes nothing has written its whole input, and a command that builds trains has
+        // written at least a part of it.
         let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
         let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
         let mut out = vec![0; bytes];

@@ -1,5 +1,4 @@
-//! Tests profiles as a user sees them: the list of profiles, their files, the comparison of profiles, and their names
-//! in reports.
+//! Tests profiles as a user sees them: listing them, their files, comparing them, and their names in reports.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
@@ -140,7 +139,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
         assert!(number(&row["frames"]) <= number(&report["packets"]), "{row}");
         assert!(number(&row["segments_p50"]) <= number(&row["segments_p99"]), "{row}");
         assert!(row["ns_per_packet"].as_f64().unwrap() > 0.0, "{row}");
-        // Packets are merged irreversibly by the profiles that are not invertible, and by no others.
+        // Exactly the profiles that are not invertible merge packets irreversibly.
         let name = row["profile"].as_str().unwrap();
         let is_invertible = name.starts_with("linux") || ["ndis-uro", "alone"].contains(&name);
         assert_eq!(number(&row["melted"]) == 0, is_invertible, "{row}");
@@ -165,8 +164,8 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Returns ten connections; the first has three segments. In a table of eight entries, two connections have no
-/// entry. A packet with ECE never merges.
+/// Returns ten connections; the first has three segments. In a table with eight entries, two of the connections get
+/// none. A packet with ECE never merges.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));
     let others = (2..=10).map(|port| segment(port, 0));

@@ -1,5 +1,5 @@
-//! `grosso capture` with tcpdump's options, compared with a concurrent tcpdump: rotating files, all interfaces, and
-//! their list.
+//! `grosso capture` with tcpdump's options, compared with a concurrent tcpdump: rotating files, capturing on all
+//! interfaces, and listing interfaces.
 
 #![cfg(target_os = "linux")]
 
@@ -37,8 +37,8 @@ fn write(tap: &Tap, frame: &[u8]) {
     tap.write(&[&[0; 10][..], frame].concat());
 }
 
-/// Returns the command for tcpdump in a directory, where it writes files as root: as nobody, it could not open the
-/// second file.
+/// Returns a tcpdump command that runs in a directory and stays root. As the user nobody, it could not open its second
+/// file.
 fn tcpdump(bench: &Bench, line: &str) -> Command {
     let mut command = Command::new("tcpdump");
     command
@@ -49,7 +49,7 @@ fn tcpdump(bench: &Bench, line: &str) -> Command {
     command
 }
 
-/// Returns the frames of the files whose names start with `begin`, by the rest of their names.
+/// Returns the frames in all files whose names start with `begin`, keyed by the remainder of the name.
 fn files(bench: &Bench, begin: &str) -> BTreeMap<String, Vec<Vec<u8>>> {
     let entries = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     let names = entries.map(|name| name.into_string().unwrap());
@@ -235,7 +235,7 @@ fn the_list_agrees_with_tcpdump_for_each_interface() {
             assert_eq!(state(&ours, device), state(&theirs, device), "{ours}{theirs}");
         }
     }
-    // The option also accepts the number of an interface.
+    // The option also accepts an interface number.
     let mut capture = tap.start(bench.command("capture -i 1 -c 1 --json -w x"), &bench.path("x"));
     write(&tap, &BROADCAST);
     assert_eq!(report(&mut capture)["interface"], "t0");

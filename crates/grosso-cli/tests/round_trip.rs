@@ -1,4 +1,4 @@
-//! `coalesce` and `segment` are inverse: every byte and every time is restored.
+//! Tests that `segment` reverses `coalesce`: every byte and every timestamp is restored.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
@@ -11,7 +11,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, packets};
 
-/// Asserts that two captures have the same packets with the same times, in the same order within each flow.
+/// Asserts that two captures have the same packets and timestamps, in the same order within each flow.
 fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     let with_time = |packets: &[Timed]| -> Vec<Vec<u8>> {
         let bytes = |(time, data): &Timed| [data.as_slice(), &time.to_be_bytes()].concat();
@@ -133,7 +133,7 @@ fn times_that_a_superframe_cannot_hold_keep_packets_apart() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
         packet.tcp(|t| t.sequence(i * 100)).payload_len(100).build()
     };
-    // Times that go backwards, and steps of more than 32 bits of nanoseconds.
+    // Timestamps that go backwards, and steps of more than 2^32 nanoseconds.
     let times = [5, 6, 4, 3, 3 + (1 << 33), 4 + (1 << 33)];
     let packets: Vec<Timed> =
         times.iter().zip(0..).map(|(time, i)| (START_NS + time, train(i))).collect();

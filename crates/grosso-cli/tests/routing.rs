@@ -6,7 +6,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// Extension headers with the final addresses.
+/// Function that adds extension headers with the final addresses.
 type Headers = fn(Packet) -> Packet;
 
 const EVERY: [(&str, Headers); 4] = [

@@ -1,4 +1,5 @@
-//! `grosso run` and `grosso config` as commands: the file, the signals, and the messages to a service manager.
+//! Tests the commands `grosso run` and `grosso config`: configuration files, signals, and messages to a service
+//! manager.
 
 #![cfg(target_os = "linux")]
 
@@ -34,7 +35,7 @@ fn write(hosts: &Hosts, text: &str) {
     fs::write(hosts.path("paths.toml"), text).unwrap();
 }
 
-/// Returns the ID of the thread of a path's first queue.
+/// Returns the thread ID of a path's first queue.
 fn thread(running: &Running, path: &str) -> Option<String> {
     let threads = running.threads();
     threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)
@@ -285,7 +286,7 @@ fn metrics_are_served_at_the_configured_address() {
     running.stop(Signal::TERM);
 }
 
-/// Any process can create another file at the path of the `grosso stats` socket, and bind the metrics port.
+/// Another process may have created a file at the path of the `grosso stats` socket, or bound the metrics port.
 #[test]
 fn unavailable_counters_stop_no_path_and_public_metrics_are_noted() {
     for is_taken in [true, false] {
@@ -508,9 +509,8 @@ fn the_unit_is_sound_and_little_exposed() {
     }
 }
 
-/// Checks the unit for settings that would keep the program from starting or its tunnels from passing traffic:
-/// /run/grosso would be a symbolic link, which the program refuses, or the UDP between the tunnel endpoints would be
-/// dropped.
+/// Checks the unit for two harmful settings. One makes /run/grosso a symbolic link, and the program refuses to start.
+/// The other drops the UDP packets between tunnel endpoints.
 #[test]
 fn the_unit_asks_for_nothing_that_the_program_refuses() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

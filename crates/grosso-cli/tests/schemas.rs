@@ -1,5 +1,5 @@
-//! Tests of the JSON schemas: `grosso` prints each file of the directory `schemas`, and the JSON of each command
-//! conforms to its schema.
+//! Tests the JSON schemas: `grosso` prints each file in the directory `schemas`, and each command's JSON conforms to
+//! its schema.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

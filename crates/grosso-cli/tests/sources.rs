@@ -1,5 +1,5 @@
-//! The claims of `docs/sources.md`: an existing test or command covers each claim, and the lab agrees with the document
-//! about claims that name a line of its verdicts.
+//! Tests the claims in `docs/sources.md`: each is covered by an existing test or command. If a claim names a verdict of
+//! the lab, the lab must agree with the document.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -54,7 +54,7 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_by_a_text_in_the_output_of_a
     }
 }
 
-/// A command whose output shows a claim, and the texts in the output that show it.
+/// A command that demonstrates a claim, and the text that must appear in its output.
 struct Shown<'a> {
     words: &'a str,
     texts: Vec<&'a str>,
@@ -80,7 +80,7 @@ fn claim(line: &str) -> Option<[&str; 4]> {
     number.parse::<u8>().is_ok().then_some(cells)
 }
 
-/// Runs a command in a directory with the captures of the repository, and searches its output for texts.
+/// Runs a command in a directory with the repository's captures, and searches its output for these texts.
 #[track_caller]
 fn assert_shows(number: &str, words: &str, texts: &[&str], folder: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
@@ -99,13 +99,13 @@ fn assert_shows(number: &str, words: &str, texts: &[&str], folder: &Path) {
     }
 }
 
-/// Returns whether a text is in an output, regardless of how its lines are wrapped and its columns are aligned.
+/// Returns whether `output` contains `text`, regardless of line breaks and column alignment.
 fn shows(output: &str, text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     words(output).contains(&words(text))
 }
 
-/// Searches the linked file for the test that a link names; `link` lacks its last parenthesis.
+/// Asserts that the file to which a link points contains the test that it names; `link` lacks its closing parenthesis.
 fn assert_is_test(number: &str, link: &str) {
     let (name, path) =
         link.strip_prefix("[`").and_then(|rest| rest.split_once("`](../")).expect(link);
@@ -127,7 +127,7 @@ const QUICK: [(&str, &str); 9] = [
 ];
 /// Arguments for a quick run of `lab cost`.
 pub(crate) const COST: &str = "cost --time 100ms --runs 1 --device veth";
-/// Lab commands that test no claim of a publication, with the arguments for a quick run, and what each of them measures
+/// Lab commands that test no published claim, with arguments for a quick run, and a description of what they measure
 /// instead.
 const UNJUDGED: [(&str, &str); 4] = [
     ("flows --time 50ms --runs 1", "lengths of trains by connections and holding times"),
@@ -135,12 +135,13 @@ const UNJUDGED: [(&str, &str); 4] = [
     ("rtt --time 50ms --runs 1", "claims of the lab itself, on which one run is noise"),
     (COST, "claims of the lab itself, on which one run is noise"),
 ];
-/// Number of runs in each attempt, until no answer contradicts the document. Three runs suffice to compare two
-/// settings, and five to compare a setting with a bound. One test in twenty finds a difference that does not exist; two
-/// tests in succession hardly ever do.
+/// Number of runs in each attempt. Attempts are repeated until no answer contradicts the document. Three runs suffice
+/// to compare two settings, and five to compare a setting with a bound. One test in twenty finds a difference that does
+/// not exist, but two in succession hardly ever do.
 const RUNS: [&str; 3] = ["3", "5", "5"];
 
-/// A result that the document states: the number of the claim, the line of the lab and its verdict.
+/// A result that the document states: the number of the claim, the line in the lab's output, and the verdict in that
+/// line.
 type Answer<'a> = (&'a str, &'a str, &'static str);
 
 #[test]
@@ -159,8 +160,8 @@ fn experiments_that_no_claim_names_run_too() {
     });
 }
 
-/// Calls `each` for all items in separate threads, which have the test's name so that the gate finds the messages of
-/// those that panic. Calls that measure time wait for a free CPU.
+/// Calls `each` for every item in a separate thread. The threads have the test's name, so that the gate finds their
+/// panic messages. Calls that measure time wait for a free CPU.
 fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
@@ -172,7 +173,7 @@ fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     });
 }
 
-/// The tables of the lab contain the texts that the document names, with the options that it names.
+/// With the options in the document, the lab's tables contain the text that the document quotes.
 #[test]
 fn the_tables_of_the_lab_show_the_claims_of_the_sources() {
     let document = document();
@@ -196,7 +197,7 @@ fn the_tables_of_the_lab_show_the_claims_of_the_sources() {
 }
 
 /// Returns the arguments after `lab` for a quick run of a command from the document. A command without options gets the
-/// arguments that other tests use too, so that one run serves all of them.
+/// same arguments as in other tests, so that one run serves all of them.
 fn quick(words: &str) -> String {
     let words = words.strip_prefix("lab").expect(words).trim();
     let name = words.split_whitespace().next().filter(|name| !name.starts_with("--"));
@@ -222,7 +223,7 @@ fn quick(words: &str) -> String {
 
 /// Returns the arguments for the first attempt of the lab command `name`, which tests claims.
 fn first_runs(name: &str, words: &str) -> String {
-    // A claim about a bound needs five runs. A separate test asserts the claims about bounds in this file.
+    // A claim about a bound needs five runs. A separate test covers such claims about this file.
     let runs = if name.ends_with("lro-in-the-middle.toml") { RUNS[1] } else { RUNS[0] };
     format!("{name} {words} --runs {runs}").trim().to_owned()
 }
@@ -234,7 +235,7 @@ pub(crate) fn first_runs_of(name: &str) -> String {
     first_runs(name, words)
 }
 
-/// The results of a command of the lab.
+/// Results of a lab command.
 pub(crate) struct Measured {
     pub(crate) report: Value,
     pub(crate) page: String,
@@ -246,8 +247,8 @@ pub(crate) struct Measured {
 static MEASURED: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Option<Measured>>>>>> =
     Mutex::new(BTreeMap::new());
 
-/// Returns the results of `lab` with these arguments, on its own CPU; runs it unless another test already has. `None`
-/// if a lab cannot run here.
+/// Returns the results of `lab` with these arguments, measured on a dedicated CPU. Runs it only if no other test has
+/// done so. `None` if a lab cannot run here.
 pub(crate) fn measured(words: &str) -> Arc<Option<Measured>> {
     let mut all = MEASURED.lock().unwrap();
     let cell = Arc::clone(all.entry(words.to_owned()).or_default());
@@ -255,7 +256,7 @@ pub(crate) fn measured(words: &str) -> Arc<Option<Measured>> {
     Arc::clone(cell.get_or_init(|| Arc::new(measure(words))))
 }
 
-/// Runs `lab` with these arguments on a CPU that nothing else uses. `None` if a lab cannot run here.
+/// Runs `lab` with these arguments on a dedicated CPU. `None` if a lab cannot run here.
 fn measure(words: &str) -> Option<Measured> {
     let bench = Bench::new();
     put_examples(&bench);
@@ -280,7 +281,7 @@ fn measure(words: &str) -> Option<Measured> {
     Some(Measured { report: run.json(), page, table })
 }
 
-/// Compares the status of each claim with the line of the lab that it emphasizes, if any. "Undecided" is not a
+/// Compares the status of each claim with the line that it emphasizes in the lab's output, if any. "Undecided" is not a
 /// contradiction, and a contradiction counts only if it occurs in every attempt. Exact lines are always decided.
 #[test]
 fn the_lab_confirms_the_claims_of_the_sources_as_documented() {
@@ -359,7 +360,7 @@ fn agree(name: &str, words: &str, answers: &[Answer<'_>]) -> usize {
 /// Lines whose counts do not depend on timing.
 const EXACT: [&str; 1] = ["ACKs overtake data only if they bypass the coalescer"];
 
-/// Copies the files of experiments to the path that they have in the repository.
+/// Copies the experiment files into the test's directory, under the same paths as in the repository.
 fn put_examples(bench: &Bench) {
     fs::create_dir_all(bench.path("examples/lab")).unwrap();
     for entry in fs::read_dir(root().join("examples/lab")).unwrap() {
@@ -368,7 +369,7 @@ fn put_examples(bench: &Bench) {
     }
 }
 
-/// Returns whether a lab, or the device for the experiment of a file, is unavailable here; prints the reason.
+/// Returns whether a lab, or the device that an experiment needs, is unavailable here; prints the reason.
 pub(crate) fn is_refused(run: &Run) -> bool {
     if run.code != 4 {
         assert_eq!(run.code, 0, "{}", run.stderr);

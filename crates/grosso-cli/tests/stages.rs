@@ -1,4 +1,5 @@
-//! Fragments and ESP between two hosts, each with its own `grosso run`, and the packets on the wire between them.
+//! Tests fragments and ESP between two hosts, each with its own `grosso run`, and inspects the packets on the wire
+//! between them.
 //!
 //! ```text
 //!  host a                                          host b
@@ -6,7 +7,7 @@
 //!  10.9.0.1, fd09::1                 MTU 1500                  10.9.0.2, fd09::2
 //! ```
 //!
-//! Longer than 600 lines: all cases share two hosts with a `grosso run` each.
+//! Longer than 600 lines: all cases share the setup of two hosts with `grosso run`.
 
 #![cfg(target_os = "linux")]
 
@@ -71,7 +72,7 @@ impl Esp {
         Some(Self { hosts, more, folder: "", beside: "" })
     }
 
-    /// Starts the program on host a (0) or b (1), with the stages of its side of the wire.
+    /// Starts the program on host a (0) or b (1), with the stages for its side of the wire.
     pub(crate) fn start(&self, host: usize) -> Running {
         let (near, far) = [("a0", "ta"), ("e0", "b0")][host];
         let (out, back) = (host, 1 - host);
@@ -130,8 +131,8 @@ impl Esp {
         }
     }
 
-    /// Sends datagrams from host b until one arrives. After SIGKILL, host a rejects sequence numbers that it had
-    /// recorded as received before their packets arrived.
+    /// Sends datagrams from host b until one arrives. Before it was killed, host a had recorded sequence numbers as
+    /// received in advance, and it rejects packets with these numbers.
     pub(crate) fn use_up_numbers_ahead(&self) {
         let bind = |host: usize| {
             let address = [A, B][host][0];
@@ -272,7 +273,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     let ended = esp.hosts.run("run -c twice.toml");
     assert_eq!(ended.code, Some(4), "{ended:?}");
     let used = "another port or program on this host uses the key \"out\"\nhint: ";
-    // From the network namespace of the other host, only the lock of the key file is visible.
+    // If another host uses the key, only the lock on the key file is visible across network namespaces.
     let locked = "another port or program on this host uses the key file\nhint: ";
     assert!(ended.stderr.contains(used) || ended.stderr.contains(locked), "{ended:?}");
     // The error also occurs with another sequence file and with a copy of the keys.
@@ -436,7 +437,7 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     }
 }
 
-/// No sequence file may block the start or a signal: if one does, this test never ends.
+/// A sequence file must not block startup or signal handling. If one does, this test hangs.
 #[test]
 fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_reload() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -467,7 +468,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     }
 }
 
-/// A key from a file and the same key from a descriptor count as one key, even within one process.
+/// A key read from a file and the same key read from a descriptor count as one key, even within one process.
 #[test]
 fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -496,8 +497,8 @@ fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
     Some(packets.map(|((spi, number), hex)| (spi, number.parse().unwrap(), vector(&hex))).collect())
 }
 
-/// Each start has its own salt: a clean restart, SIGKILL, a sequence file restored from a copy, and one that was
-/// deleted after it had been refused because it was empty.
+/// Each start has its own salt: after a clean restart, after SIGKILL, with a sequence file restored from a copy, and
+/// without the file (an empty one was refused and then deleted).
 #[test]
 fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -531,7 +532,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         }
         let far = esp.start(1);
         let near = esp.start(0);
-        // The peer's window drops repeated numbers, so the test counts transmitted packets only.
+        // The peer's replay window drops repeated numbers, so only transmitted packets are counted.
         let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
         let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
         let enough = captured() + 120 * payload.len() as u64;
@@ -563,8 +564,8 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
     }
 }
 
-/// Programs in two network namespaces do not see each other's locks, and a copy of the key file is a different file.
-/// Both send with one key and the same numbers, and only the salt of each start keeps their IVs distinct.
+/// Programs in two network namespaces do not see each other's locks, and a copy of the key file is a different file. So
+/// both send with the same key and the same numbers, and only the salts keep their IVs distinct.
 #[test]
 fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -654,7 +655,8 @@ impl Numbered {
         }
     }
 
-    /// Receives at the first host, where no number may arrive twice; the second host's datagrams are not read.
+    /// Receives datagrams at the first host, where no number may arrive twice. The second host does not read its
+    /// datagrams.
     fn keep_receiving(&self) {
         let mut payload = [0; 300];
         while !self.ends.load(Ordering::Relaxed) {
@@ -680,7 +682,7 @@ impl Numbered {
         until(|| self.received() >= enough);
     }
 
-    /// Waits until a new datagram has passed, and with it everything that was on the wire before.
+    /// Waits until a new datagram has arrived. By then, everything that was on the wire before it has arrived, too.
     fn pass_one(&self) {
         let first = self.next.load(Ordering::Relaxed);
         until(|| {
@@ -713,8 +715,8 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
     }
 }
 
-/// Tests SIGKILL at random points, while datagrams pass in both directions: previously recorded packets are replayed to
-/// the next process again and again, and no IV is used by two processes.
+/// Kills the program at random points (SIGKILL) while datagrams pass in both directions. Recorded packets, replayed to
+/// each new process, are rejected, and no two processes use the same IV.
 #[test]
 fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program_is_killed() {
     let Some(esp) = Esp::new(["", ""]) else { return };

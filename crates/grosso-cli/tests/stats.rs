@@ -1,4 +1,4 @@
-//! `grosso stats` of running paths, compared with the kernel's counts of the same packets.
+//! Compares the output of `grosso stats` for running paths with the kernel's counts of the same packets.
 
 #![cfg(target_os = "linux")]
 
@@ -25,7 +25,7 @@ fn json(ended: &Ended) -> Value {
     report(&ended.stdout)
 }
 
-/// Returns a device of a JSON report.
+/// Returns a device's entry in a JSON report.
 fn of<'a>(report: &'a Value, device: &str) -> &'a Value {
     let devices = report["devices"].as_array().unwrap();
     devices.iter().find(|line| line["device"] == device).unwrap_or_else(|| panic!("{report}"))
@@ -35,7 +35,7 @@ fn count(device: &Value, counter: &str) -> u64 {
     device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
 }
 
-/// Returns a counter of the kernel for a device of the second host.
+/// Returns a kernel counter for a device on the second host.
 fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     let mut command = std::process::Command::new("ip");
     let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();
@@ -44,7 +44,7 @@ fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     links[0]["stats64"][way][what].as_u64().unwrap_or_else(|| panic!("{counter}: {links}"))
 }
 
-/// Returns the number of segments that the TCP of the second host sent: superframes count as their segments.
+/// Returns the number of TCP segments that the second host sent; for a superframe, each of its segments counts.
 fn segments_sent(hosts: &Hosts) -> u64 {
     let snmp = hosts.b.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -167,7 +167,8 @@ fn every_output_format_has_the_same_counters() {
         let [before, now] = pair else { unreachable!() };
         let change = count(now, "rx_packets") - count(before, "rx_packets");
         assert_eq!(count(&now["delta"], "rx_packets"), change);
-        // A delayed reading also serves as the next one: values that were just read are not requested again.
+        // If a reading is late, it also serves as the next one, because values that were just read are not requested
+        // again.
         assert!(count(now, "ts_ns") >= count(before, "ts_ns"));
     }
 

@@ -1,7 +1,6 @@
-//! Tests paths while another thread is blocked in a system call, by a frozen file system, a lingering close, or a
-//! debugger.
+//! Tests paths while another thread is blocked by a frozen file system, a lingering close, or a debugger.
 //!
-//! Each test checks only the order of events: everything is observed while the call is still blocked.
+//! The tests check only the order of events: everything is observed while the other thread is still blocked.
 
 #![cfg(target_os = "linux")]
 
@@ -29,7 +28,7 @@ const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"
 /// Configuration of a path next to the stuck one.
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 
-/// Script that stops one thread as a debugger does, and resumes it on exit. It prints a line when the thread is
+/// Script that stops one thread, as a debugger does, and resumes it on exit. It prints a line once the thread has
 /// stopped.
 const TRACER: &str = "
 import ctypes, os, sys
@@ -42,7 +41,7 @@ print('stopped', flush=True)
 os.waitpid(thread, 0x40000000)
 ";
 
-/// A thread stopped by a debugger, until the value is dropped or the thread is killed.
+/// A thread that stays stopped, as by a debugger, until this value is dropped or the thread is killed.
 pub(crate) struct Traced(Child);
 
 impl Traced {
@@ -76,7 +75,8 @@ impl Drop for Traced {
     }
 }
 
-/// Returns for each device of a path whether it is stuck, in a report of `stats --json` or `monitor --json`.
+/// Returns for each of a path's devices whether it is stuck, according to a report from `stats --json` or `monitor
+/// --json`.
 pub(crate) fn stuck(stats: &Value, path: &str) -> Vec<bool> {
     let devices = stats["devices"].as_array().unwrap();
     let devices = devices.iter().filter(|device| device["path"] == path);
@@ -201,7 +201,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
         drop(near);
         others.push((far, listener, socket));
     }
-    // The VM's port has answered or disconnected, so it has received the passed descriptors.
+    // The VM's port has answered or disconnected, so it must have received the passed descriptors.
     let (.., machine) = others.last().unwrap();
     let mut answer = [0; 64];
     until(|| machine.read(&mut [std::io::IoSliceMut::new(&mut answer)]).is_ok());
@@ -258,7 +258,7 @@ impl Drop for FileSystem {
         if self.frozen {
             succeeds("fsfreeze", &["--unfreeze", place]);
         }
-        // Programs killed in a failed test may use the file system for a moment longer.
+        // If the test failed, programs that are being killed may still use the file system for a moment.
         succeeds("umount", &["--lazy", place]);
     }
 }
@@ -275,7 +275,7 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
     esp.streams(1 << 18);
     files.freeze();
 
-    // These packets use up the numbers reserved in advance; further packets are dropped and counted.
+    // These packets use up the sequence numbers reserved in advance; further packets are dropped and counted.
     let socket = esp.hosts.a.run(|| std::net::UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let stats = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));

@@ -1,4 +1,4 @@
-//! Tests of the tables and pages that the lab's experiments fill.
+//! Tests the tables and pages that the lab's experiments fill.
 
 use grosso_testkit::processor::Processor;
 use serde_json::Value;
@@ -117,7 +117,7 @@ fn lab_acks_reports_acknowledgments_at_the_sender() {
     assert_eq!(report["schema"], "grosso.lab-acks/4");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
-    // Share of the acknowledgments that arrived at the sender's NIC and were delivered to the sender.
+    // Fraction of the acknowledgments arriving at the sender's NIC that were delivered to the sender.
     let reached = |handling: &str| {
         let of = |row: &&Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {

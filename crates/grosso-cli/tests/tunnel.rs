@@ -1,5 +1,4 @@
-//! `grosso tunnel` as a command, between two hosts: with the kernel's VXLAN as the peer, with Grosso as the peer, and
-//! its errors.
+//! Tests the command `grosso tunnel` between two hosts, with the kernel's VXLAN or Grosso as the peer, and its errors.
 //!
 //! Longer than 600 lines: all cases share two hosts, whose setup is half of a test.
 
@@ -27,11 +26,11 @@ use crate::{
     },
 };
 
-/// Inner addresses of the first and of the second host.
+/// Inner addresses of the first and the second host.
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
 
-/// Two hosts with addresses on their link. Background processes are stopped with them.
+/// Two hosts with addresses on their link. Dropping this value stops their background processes.
 struct Ends(Hosts);
 
 impl Ends {
@@ -64,8 +63,7 @@ impl Ends {
         self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
     }
 
-    /// Runs a command on a host until it exits, with the program's files of the host `owner`, which may be the same
-    /// host.
+    /// Runs a command on a host until it exits, using the state files of host `owner`, which may be the same host.
     fn end_of(
         &self,
         mut command: Command,
@@ -154,8 +152,8 @@ fn beside_the_kernel() -> Option<Ends> {
     Some(ends)
 }
 
-/// The kernel's tunnel leaves inner checksums to a device, and the veth pair between two hosts on one machine does not
-/// complete them.
+/// The kernel's tunnel leaves inner checksums to a device, but the veth pair between these two hosts does not complete
+/// them.
 #[test]
 fn a_tunnel_carries_traffic_and_survives_its_process() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -220,7 +218,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     if let Err(error) = chown(&probe, Some(NOBODY), None) {
         return skip(&format!("no other user can be had: {error}"));
     }
-    // The directory of a test is accessible only to its user, but the process must be able to traverse it.
+    // Only the user can access the test's directory, but the process must be able to traverse it.
     std::fs::set_permissions(ends.0.path("."), PermissionsExt::from_mode(0o711)).unwrap();
     ends.ok("tunnel down vx0");
     let (b, line) = (&ends.0.b, "tunnel up vx0 --user nobody");
@@ -248,8 +246,8 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert_eq!(own.count(), 0, "the directory is removed too");
 }
 
-/// While Grosso does not read from a tunnel's device, the device's queue holds a burst. Grosso does not change a queue
-/// length that the user has set.
+/// The queue of a tunnel's device holds a burst while Grosso is not reading from the device. Grosso does not change a
+/// queue length that the user has set.
 #[test]
 fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -307,7 +305,7 @@ fn two_of_them_carry_ip_in_gue_with_checksums_left_to_the_other_end() {
     assert!(rates["tx_packets"].as_u64() > rates["tx_frames"].as_u64(), "superframes: {shown}");
 }
 
-/// Tunnel names belong to one network namespace, though the directory of their files is the same.
+/// Tunnel names belong to one network namespace, even though all namespaces share the directory of state files.
 #[test]
 fn a_tunnel_of_another_network_namespace_is_neither_seen_nor_ended() {
     let Some(ends) = Ends::new() else { return };
@@ -360,7 +358,7 @@ fn tunnels_directly_in_ip_carry_traffic() {
         between_two(&ends, words);
         exchange(&connect((&ends.0.a, NEAR), (&ends.0.b, FAR)), 1 << 20);
         let shown = ends.shown();
-        // The number of packets dropped at a full socket buffer depends on the CPU load.
+        // Drops at a full socket buffer depend on the CPU load, so they are ignored.
         let mut drops = shown["drops"].as_object().unwrap().keys();
         assert!(drops.all(|name| name == "socket_rx_dropped"), "{words}: {shown}");
     }
@@ -398,7 +396,7 @@ fn the_mode_of_a_tunnel_selects_the_packets_it_carries() {
     }
 }
 
-/// A tunnel leaves inner fragments alone, because the host that reassembles them may be behind this one.
+/// A tunnel passes inner fragments unchanged, because the host that reassembles them may be behind this one.
 #[test]
 fn a_tunnel_directly_in_ip_leaves_fragments_inside_to_the_hosts() {
     for words in ["gre", "ip6tnl"] {

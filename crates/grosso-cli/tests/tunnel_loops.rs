@@ -75,8 +75,8 @@ impl Host {
         Running::spawn(&mut self.command(line)).end()
     }
 
-    /// Returns the command that runs paths. Each path leads from a device into the tunnel that the lines of TOML
-    /// describe.
+    /// Returns the command that runs these paths. Each is given by a device, and lines of TOML that describe the tunnel
+    /// into which the device leads.
     fn paths(&self, paths: &[(&str, &str)]) -> Command {
         let path = |(device, tunnel): &(&str, &str)| {
             format!(
@@ -95,8 +95,8 @@ impl Host {
         self.ip(&format!("link set {device} up"));
     }
 
-    /// Configures an address on a tunnel's device. If the device carries Ethernet frames, also configures an Ethernet
-    /// address for the host behind the tunnel and for the remote endpoints.
+    /// Configures an address on a tunnel's device. If the device carries Ethernet frames, also adds neighbor entries
+    /// for the host behind the tunnel and for the remote endpoints.
     fn address(&self, device: &str) {
         self.ip(&format!("addr add 10.8.0.1/24 dev {device}"));
         if self.ip(&format!("link show {device}")).contains("link/ether") {
@@ -173,7 +173,7 @@ const TYPES: [(&str, usize); 17] = [
 ];
 
 /// Maximum number of packets that the host sends into a tunnel for one datagram: two fragments, a few of their
-/// fragments, and neighbor discovery. A tunnel without a guard sends hundreds of thousands.
+/// fragments, and neighbor discovery. Without a loop guard, it sends hundreds of thousands.
 const PACKETS_MAX: u64 = 100;
 
 #[test]
@@ -221,7 +221,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        // The sender exits too if the program exits before it has printed both notes.
+        // If the program exits before it has printed both notes, the sender exits, too.
         let _stop = Stop(&sending);
         // On a busy machine, the route may be checked before the first packet returns.
         for _ in 0..2 {
@@ -246,7 +246,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Asserts that these paths are refused because of a route through these devices.
+/// Asserts that these paths are refused because their routes lead through these devices.
 fn assert_refused(host: &Host, paths: &[(&str, &str)], through: &str) {
     let ended = Running::spawn(&mut host.paths(paths)).end();
     assert_eq!(ended.code, Some(4), "{through}: {ended:?}");
@@ -309,8 +309,8 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// Guests may have the addresses of the hosts that carry their traffic: the tunnel connects the hosts, and the guests'
-/// traffic is bridged through it.
+/// Guests may have the same addresses as the hosts that carry their traffic: the tunnel connects the hosts, and the
+/// guests' traffic is bridged through it.
 #[test]
 fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
     let Some([a, b, guest_a, guest_b]) = namespaces() else { return };

@@ -151,9 +151,9 @@ impl Routed {
         }
     }
 
-    /// Sends forged messages to the first host, from an address unrelated to either host. The messages claim that
-    /// packets of this tunnel to the second host must not exceed the protocol's minimum length. There is one message
-    /// for each source port of the host's tunnels.
+    /// Sends forged messages to the first host, from an address unrelated to either host. They claim that this tunnel's
+    /// packets to the second host must not exceed the protocol's minimum MTU. There is one message for each source port
+    /// that the host's tunnels use.
     fn sweep(&self, family: usize, words: &str) {
         let (protocol, port) = carrier(words);
         let hardware = |host: &NetworkNamespace, device: &str| {
@@ -219,13 +219,13 @@ fn carrier(words: &str) -> (u8, u16) {
     }
 }
 
-/// Returns a message that a packet from `local` to `remote` was too long, forged by a stranger that guessed the UDP
-/// ports and the VXLAN identifier.
+/// Returns a forged message that a packet from `local` to `remote` was too long, as from an attacker that guessed the
+/// UDP ports and the VXLAN identifier.
 fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u8> {
     let half = |number: u16| number.to_be_bytes();
     let udp = [half(ports[0]), half(ports[1]), half(1400), half(0x1234)].concat();
     let udp = [&udp[..], &[8, 0, 0, 0, 0, 0, 42, 0]].concat();
-    // For other tunnels, the GRE header without fields, or the beginning of a packet.
+    // For tunnels without UDP, this is a GRE header without optional fields, or the start of a packet.
     let inside = if protocol == 17 { udp } else { [&[0_u8, 0, 8, 0][..], &[0x45; 12]].concat() };
     match (local, remote) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => {
@@ -265,7 +265,7 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
 /// Number of networks whose streams run concurrently, because a stream that has lost packets pauses for seconds.
 const SIDE_BY_SIDE: usize = 5;
 
-/// Calls `look` for each item in a separate thread, which has the name of the test; the items have their own networks.
+/// Calls `look` for each item in a separate thread, which has the test's name. Each item has its own network.
 fn side_by_side<T: Sync>(all: &[T], look: impl Fn(&T) + Sync) {
     let name = thread::current().name().unwrap_or_default().to_owned();
     let next = AtomicUsize::new(0);
@@ -419,8 +419,8 @@ fn forged_messages_end_no_stream_of_any_type() {
 
 /// Returns the number of IPv6 fragments that the first host's tunnel sends while streams exchange bytes.
 ///
-/// The second host received no message, and its fragments are not counted; nor are ICMPv6 fragments, which belong to
-/// probes and their answers.
+/// Fragments from the second host are not counted, because it received no message, and neither are ICMPv6 fragments,
+/// which belong to probes and their answers.
 fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
@@ -461,8 +461,8 @@ fn happened(routed: &Routed, event: &str) -> u64 {
     devices.filter_map(|device| device["events"][event].as_u64()).sum()
 }
 
-/// A router that silently drops long packets (RFC 8899 section 4.3) stops no stream: probes detect it, and longer
-/// packets are sent in fragments. When the path MTU grows again, the larger MTU is used.
+/// If a router silently drops long packets (RFC 8899 section 4.3), no stream stalls: probes detect the smaller MTU, and
+/// longer packets are sent in fragments. When the path MTU grows again, the larger value is used.
 #[test]
 fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
     let tunnels =
@@ -492,7 +492,7 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
     });
 }
 
-/// Returns whether the first host, or over IPv4 a router, may fragment the packets of streams.
+/// Returns whether the first host, or for IPv4 a router, may fragment the streams' packets.
 fn fragments_of(routed: &Routed, streams: &[[TcpStream; 2]; 2], family: usize) -> bool {
     if family == 1 { fragments(routed, streams) > 0 } else { !all_forbid(routed, streams) }
 }
@@ -514,8 +514,8 @@ fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     all
 }
 
-/// A forged message triggers a probe, and the peer's answer refutes it. If the peer does not answer, the message stays
-/// a hint.
+/// A forged message triggers a probe, and the peer's answer refutes it. If the peer does not answer, the message
+/// remains only a hint.
 #[test]
 fn a_forged_message_is_refuted_by_a_probe() {
     for (words, family) in [("vxlan id 42 df set mtu-min 1280", 0), ("vxlan id 42 mtu-min 1280", 1)]
@@ -564,19 +564,19 @@ fn senders_learn_the_path_mtu_down_to_the_minimum() {
     });
 }
 
-/// Returns whether the outer packets that carry a datagram of the first host have DF set.
+/// Returns whether the outer packets that carry a datagram from the first host have DF set.
 fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
     let of_first_host = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
     outside_of(routed, net, inner, of_first_host)[20] & 0x40 != 0
 }
 
-/// Returns a frame on the first host's wire that matches `is_it` and carries a datagram of the first host.
+/// Returns a frame on the first host's wire that matches `is_it` and carries a datagram from that host.
 fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-    // The port differs from the previous request's, whose last datagrams may still arrive.
+    // The port differs from that of the previous request, whose last datagrams may still arrive.
     let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();

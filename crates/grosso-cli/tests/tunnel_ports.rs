@@ -1,5 +1,5 @@
-//! Tunnels on unassigned UDP ports: the output of `encap` is read without an option, and tunnels of other programs are
-//! found with `--port`.
+//! Tests tunnels on non-standard UDP ports: the output of `encap` is read without an option, and other programs'
+//! tunnels with `--port`.
 
 use grosso_capture::{Format, TunnelPort};
 use grosso_testkit::Packet;
@@ -129,8 +129,8 @@ fn b10_the_ports_stay_with_packets_that_are_joined_and_cut() {
     }
 }
 
-/// Packets with different recorded ports merge into a superframe without recorded ports, so no packet gets a port that
-/// was not recorded with it.
+/// Packets with different recorded ports merge into a superframe without recorded ports, so that no packet gets another
+/// one's ports.
 #[test]
 fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     let bench = Bench::new();

@@ -1,6 +1,6 @@
 //! `whatif` measures the effect of `coalesce` for many settings at once.
 //!
-//! Longer than 600 lines: all cases compare one report with the same model of `coalesce`.
+//! Longer than 600 lines: all cases compare a report with the same model of `coalesce`.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -140,7 +140,7 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
     assert_eq!(poll["closed"], serde_json::json!({ "poll_end": 1 }));
 
-    // The third packet arrives when the hold of the first has ended, so the packets form pairs that wait 2 us and 1 us.
+    // The third packet arrives when the first one's hold has ended, so the packets form pairs that wait 2 us and 1 us.
     // The last pair is flushed at the end of the capture.
     let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
@@ -151,7 +151,7 @@ fn figures_are_those_worked_out_by_hand() {
     // If gaps end polls, a stack processes each poll immediately, and no hold is shorter than a poll.
     assert_eq!(at("--hold 2us")["packets_up"], 1);
 
-    // A gap of a microsecond does not end a poll that allows a microsecond, but ends one that allows less.
+    // A gap of one microsecond does not end a poll that allows such gaps, but it ends a poll that does not.
     assert_eq!(at("--hold 0 --batch 1us")["packets_up"], 1);
     assert_eq!(at("--hold 0 --batch 999ns")["packets_up"], 10);
     assert_eq!(at("--hold 0 --batch 4")["packets_up"], 3);
@@ -170,9 +170,8 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round-trip times of microseconds, which are known only if the capture has both
-/// directions. An unknown round-trip time might be long, and the acknowledgment clock would then allow only trains of
-/// two.
+/// The connections in this capture have round-trip times of microseconds, but only a capture of both directions shows
+/// that. An unknown round-trip time might be long, and then the acknowledgment clock allows only trains of two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let bench = Bench::new();
@@ -183,7 +182,7 @@ fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
 }
 
-/// Returns the packets of a capture from the repository that the client sent, over Ethernet and IPv4.
+/// Returns the packets that the client sent in one of the repository's captures, over Ethernet and IPv4.
 fn of_the_client(name: &str) -> Vec<Timed> {
     let client = |(_, frame): &Timed| frame.get(26..30) == Some(&[192, 0, 2, 1]);
     packets(&of_the_tree(name)).into_iter().filter(client).collect()
@@ -312,7 +311,7 @@ fn packets_that_are_taken_flow_by_flow_wait_for_the_end_of_their_poll() {
         assert_eq!(setting["held_ns"]["max"], 19_000);
         assert_eq!(quantiles(&setting["held_ns"])[0].div_ceil(100), 91, "{setting}");
     }
-    // With polls of four packets and a hold of 1 us, each poll is over before the next one begins.
+    // With polls of four packets and a hold of 1 us, no train continues in the next poll.
     let setting = only(&bench, "a --profile freebsd --hold 1us --batch 4");
     assert_eq!(quantiles(&setting["segments_per_train"]), [2, 2, 2]);
     assert_eq!(setting["held_ns"]["max"], 3000);
@@ -387,7 +386,7 @@ fn every_setting_does_what_coalesce_does() {
 #[test]
 fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     let bench = Bench::new();
-    // In each pair of segments, the later one arrives first. Packets arrive at intervals of a microsecond.
+    // Segments arrive at intervals of a microsecond, but each pair is swapped.
     let swapped: Vec<_> = (0..12).map(|time| (u64::from(time), time ^ 1)).collect();
     bench.put("a", &disordered(&swapped));
     let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
@@ -413,7 +412,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     }
 }
 
-/// Segment 3 takes a longer path: it arrives 30 us after the one that follows it.
+/// Segment 3 takes a longer path: it arrives 30 us after segment 4.
 const TWO_PATHS: [(u64, u32); 8] =
     [(0, 0), (1, 1), (2, 2), (20, 4), (21, 5), (22, 6), (50, 3), (52, 7)];
 
@@ -425,8 +424,8 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     let line = format!("whatif a --profile linux --hold 0 --reorder {levels}");
     let report = bench.ok(&format!("{line} --json --html page.html")).json();
     assert_eq!(report["schema"], "grosso.whatif/1");
-    // Packets delivered, median and maximum of segments per train, the longest wait in microseconds, and the waits by
-    // reason.
+    // Columns: packets delivered, median and maximum number of segments per train, the longest wait in microseconds,
+    // and the waits by reason.
     let expected = [
         // One train in each poll: segments 0 to 2, then 4 to 6, then 3 and 7.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
@@ -435,7 +434,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         // Segment 3 fills the hole before segments 4 to 6, which arrived 32 us before the end of the capture, and
         // segment 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
-        // Segments 4 to 6 waited until the hole time was over.
+        // Segments 4 to 6 waited until the hole time expired.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();
@@ -615,7 +614,8 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert_well_formed(&page);
     assert!(["http", "url(", "src=", "<script", "<a>"].iter().all(|word| !page.contains(word)));
-    // Three charts by hold, one of the train lengths, and the reasons of each of four profiles.
+    // The page has three charts by hold, one of the train lengths, and one of the reasons for each of the four
+    // profiles.
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(
         page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")

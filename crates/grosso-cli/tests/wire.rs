@@ -49,7 +49,7 @@ fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Returns a capture of these frames in simple packet blocks, which have no time.
+/// Returns a capture of these frames in simple packet blocks, which have no timestamps.
 fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
     writer.add_interface(&Interface::new(ETHERNET)).unwrap();
@@ -188,7 +188,7 @@ fn sources_of_the_segment_size_come_in_order() {
     assert_eq!(source(&host_capture(1300, &[40_000]), "--mss 500"), of(500, "given"));
     assert_eq!(source(&host_capture(1300, &[40_000]), ""), of(1288, "syn"));
     assert_eq!(source(&host_capture(0, &[40_000; 5]), ""), of(1448, "ip_id"));
-    // No frame in mid-stream has PSH, and some senders do not change the identification.
+    // In mid-stream, no frame has PSH, and some senders do not change the identification.
     let mut multiples = host_capture(0, &[1200, 36_000, 48_000]);
     for frame in &mut multiples {
         frame[TCP_FLAGS_AT] &= !0x08;
@@ -267,7 +267,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let frames: Vec<_> = lengths.iter().map(|&len| frame(len, is_end)).collect();
         bench.put(name, &capture(Format::Pcap, ETHERNET, &frames));
     };
-    // A sender that writes slowly ends every superframe with PSH, and the lengths of its superframes are no evidence.
+    // If a sender writes slowly, every superframe ends with PSH, and the lengths of the superframes prove nothing.
     for is_end in [false, true] {
         put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100], is_end);
         let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
@@ -280,7 +280,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
         assert!(report["guessed"].as_u64() >= Some(5), "{report}");
     }
-    // If the superframes are multiples of a full packet, or if there are none, a frame that fits the MTU is a single
+    // If all superframes are multiples of a full packet, or if there are none, a frame that fits the MTU is a single
     // packet.
     for lengths in [&[14_280, 7140, 11_424, 1344, 100][..], &[1428, 1344, 100]] {
         put("plain.pcap", lengths, false);
@@ -329,7 +329,7 @@ fn times_are_those_of_the_superframe_or_of_the_line() {
     assert_eq!(times(""), [1000, 1000]);
     // 1514 bytes and 24 bytes of overhead, ten bits per nanosecond.
     assert_eq!(times("--ts line=10G"), [1000, 1000 + 1538 * 8 / 10]);
-    // Times that the capture recorded for single packets take precedence over the option.
+    // Timestamps that the capture recorded for single packets take precedence over the option.
     let train: Vec<Timed> = (0..3_u32)
         .map(|i| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
@@ -431,8 +431,8 @@ fn tshark_finds_nothing_wrong() {
 fn ipv4_header_checksum_left_to_the_device_is_completed() {
     let bench = Bench::new();
     let packet = |n: u16| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(n));
-    // A device may complete only IPv4 header checksums: of TCP and ICMP packets, of fragments, and of packets around a
-    // tunnel.
+    // Some devices complete only IPv4 header checksums: in TCP and ICMP packets, in fragments, and in outer tunnel
+    // headers.
     let right = [
         packet(1).tcp(|t| t).payload_len(100).build(),
         packet(2).icmp(|icmp| icmp).payload_len(40).build(),

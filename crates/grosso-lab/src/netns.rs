@@ -1,6 +1,6 @@
 //! The hosts and the wire between them.
 //!
-//! Longer than 600 lines, so that one file shows the order in which the hosts and the wire are set up and removed.
+//! Longer than 600 lines: one file shows the order in which the hosts and the wire are set up and removed.
 
 use core::fmt;
 use std::{

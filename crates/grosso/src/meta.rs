@@ -103,7 +103,7 @@ pub struct Gso {
     pub segments: u16,
     /// IPv4 levels whose identification is the same in every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
-    /// Which packets get CWR if it is set in the superframe.
+    /// Packets that get CWR if it is set in the superframe.
     pub cwr: Cwr,
     /// Whether the packets had partial checksums before they were merged. If so, segmentation restores partial
     /// checksums.
@@ -161,7 +161,7 @@ pub enum GsoSize {
     Unknown,
 }
 
-/// Which packets of a train have CWR.
+/// Packets in a train that have CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cwr {
     /// Only the first packet has CWR, as RFC 3168 requires (rule S11).

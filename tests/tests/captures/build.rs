@@ -119,8 +119,8 @@ impl File {
     }
 }
 
-/// Returns a pcapng file with every feature: two sections of both byte orders, interfaces of several units, all packet
-/// blocks, names, statistics, secrets, custom and unknown blocks and options.
+/// Returns a pcapng file that uses every feature: a section in each byte order, interfaces with different time units,
+/// all packet blocks, names, statistics, secrets, and custom and unknown blocks and options.
 pub(crate) fn everything(order: ByteOrder) -> Vec<u8> {
     let mut file = File::new(order);
     section_of_everything(&mut file);

@@ -20,7 +20,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
 }
 
-/// Returns a capture larger than any buffer involved, with data that hardly compresses.
+/// Returns a capture that is larger than any buffer involved, with nearly incompressible data.
 fn large() -> Vec<u8> {
     let mut file = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 1);
     let mut state = 1_u32;
@@ -65,7 +65,7 @@ fn joined_members_and_frames_are_one_capture() {
     assert_eq!(packets(&joined), expected);
 }
 
-/// `zstd -3` of a pcap file with one packet, with a content checksum; made by zstd 1.5.4.
+/// `zstd -3` of a pcap file with one packet, with a content checksum; created with zstd 1.5.4.
 const ZSTD_FILE: &[u8] = include_bytes!("one-packet.pcap.zst");
 
 #[test]
@@ -99,7 +99,7 @@ fn cut_compressed_captures_hand_out_every_complete_packet_first() {
             };
             let found = reader.packets();
             assert!(matches!(error, CaptureError::Truncated { .. }), "{name}: {error}");
-            // A decompressor works in blocks of at most 128 KiB of output.
+            // A decompressor outputs blocks of at most 128 KiB.
             let wanted = (expected.len() * length / compressed.len()) as u64;
             assert!(found + 200 > wanted, "{name}: {found} of {wanted}");
             assert_eq!(packets(&compressed[..length]), expected[..found as usize]);

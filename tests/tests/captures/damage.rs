@@ -189,7 +189,7 @@ fn interfaces_are_bounded() {
     assert!(error.unwrap().to_string().contains("more than 65536 interfaces"));
 }
 
-/// A reader that returns one byte at a time and is interrupted before each.
+/// A reader that returns one byte at a time, and is interrupted before each one.
 struct Drip<'a> {
     bytes: &'a [u8],
     interrupted: bool,
@@ -262,7 +262,7 @@ fn writer_errors_state_the_cause() {
     assert!(full.to_string().ends_with("(after packet 0)"), "{full}");
 }
 
-/// Tests that options before the damaged ones are written, and that the damage is counted.
+/// Tests that the options before a damaged one are written, and that the damage is counted.
 #[test]
 fn damaged_options_are_written_as_far_as_they_are_sound() {
     for order in [ByteOrder::Little, ByteOrder::Big] {

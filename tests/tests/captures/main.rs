@@ -1,4 +1,4 @@
-//! Captures from other sources: round trips, damage, compression, and comparison with other tools.
+//! Tests captures from other sources: round trips, damage, compression, and comparison with other tools.
 
 mod build;
 mod compression;

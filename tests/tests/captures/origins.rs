@@ -4,7 +4,7 @@ use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Merge, Origin, PacketMeta, WriterOptions,
 };
 
-/// Returns a capture of packets with these times; the length of each depends on its index.
+/// Returns a capture of packets with these timestamps. The length of each packet depends on its index.
 fn capture(format: Format, times_ns: &[u64]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
     for (place, &time_ns) in times_ns.iter().enumerate() {
@@ -38,7 +38,7 @@ fn merged_packets_remember_their_files_and_count_those_left_out() {
     let (one, two) = (capture(Format::Pcap, &[10, 30, 50]), capture(Format::Pcapng, &[20, 40, 60]));
     let readers = [(&one[..], "one"), (&two[..], "two")]
         .map(|(bytes, name)| (CaptureReader::new(bytes).unwrap(), name.to_string()));
-    // The second packet of each file is omitted.
+    // The second packet in each file is skipped.
     let select: grosso_capture::Select = Box::new(|packet| Ok(packet.number != 2));
     let merge = Merge::new(readers.into(), Some(select), true).unwrap();
     let outcome = merge.outcome();

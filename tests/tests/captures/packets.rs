@@ -65,7 +65,7 @@ fn frame_check_sequence_bits_are_no_part_of_the_link_type() {
     assert_eq!(reader.interfaces()[0].fcs_bytes, None, "the presence bit is clear");
 }
 
-/// Tests that TLVs have the byte order of the file, and that a record without a packet is returned whole.
+/// Tests that NFLOG TLVs have the byte order of the file, and that a record without a packet is returned as it is.
 #[test]
 fn packets_are_read_without_their_nflog_headers() {
     for order in [ByteOrder::Little, ByteOrder::Big] {

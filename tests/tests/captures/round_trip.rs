@@ -66,7 +66,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
         let file = |minor: u16, lengths: [u32; 2]| {
             let mut file = File::new(order);
             file.u32(0xa1b2_c3d4).u16(2).u16(minor).u32(3600).u32(2).u32(1600).u32(1);
-            // A time later than any that a new record can contain.
+            // A timestamp later than any that a new record can contain.
             file.record(1, 2, b"whole", 5)
                 .u32(u32::MAX)
                 .u32(u32::MAX)

@@ -1,4 +1,4 @@
-//! Tests how decapsulation treats outer checksums, and which state it gives to inner checksums.
+//! Tests how decapsulation treats outer checksums, and which state it reports for inner checksums.
 
 use grosso::{
     Meta,
@@ -45,7 +45,7 @@ fn sum_of(packet: &[u8]) -> u16 {
     oracle::sum(&packet[14..])
 }
 
-/// Returns whether a checksum is the complete sum of a packet; `0` and `0xffff` are the same sum.
+/// Returns whether a checksum state has the correct sum of the packet; `0` and `0xffff` are the same sum.
 fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
     matches!(checksum, Checksum::Complete { sum } if sum % 0xffff == sum_of(packet) % 0xffff)
 }
@@ -103,14 +103,14 @@ fn c30_a_verified_sum_becomes_the_sum_of_the_packet_inside() {
             assert_eq!(read.meta.checksum, Checksum::None);
         }
     }
-    // A wrong sum is not trusted.
+    // A wrong sum must not be trusted.
     let frame = vxlan(0).build();
     let wrong = Checksum::Complete { sum: sum_of(&frame) ^ 1 };
     assert_eq!(take_knowing(&frame, wrong).unwrap_err(), Refusal::UdpChecksum);
 }
 
-/// Tests that a checksum verified by the device yields the sum of the inner packet, and that the payload is not read
-/// for it: a changed payload does not change the sum.
+/// Tests that a checksum verified by the device yields the sum of the inner packet without reading the payload: if the
+/// payload is changed, the sum stays the same.
 #[test]
 fn c30_a_verified_checksum_becomes_the_sum_of_the_packet_inside() {
     for (packet, levels) in [(vxlan(0), 0), (vxlan(0).pad_to(600), 0), (gue_gre(0, 0), 1)] {
@@ -123,8 +123,8 @@ fn c30_a_verified_checksum_becomes_the_sum_of_the_packet_inside() {
     }
 }
 
-/// Tests that a congestion mark changes the sum of an IPv6 packet. The sum of an IPv4 packet stays the same, because
-/// the header checksum compensates for the change.
+/// Tests that a congestion mark changes an IPv6 packet's sum. An IPv4 packet's sum stays the same, because the header
+/// checksum compensates for the change.
 #[test]
 fn c30_a_sum_follows_the_mark_of_congestion() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(3)).udp(|u| u).gue(|g| g);
@@ -163,10 +163,10 @@ fn a_partial_checksum_around_the_packet_is_gone_with_its_header() {
     // The outer UDP header starts after Ethernet and IPv4.
     let taken = take_knowing(&frame, partial(34, 6)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
-    // A checksum inside the partial one has to be verified.
+    // A checksum inside the one that is partial has to be verified.
     let gre = gue_gre(1, 1).build();
     assert_eq!(take_knowing(&gre, partial(54, 6)).unwrap_err(), Refusal::GreChecksum);
-    // A checksum around the partial one counts as correct.
+    // A checksum around the one that is partial counts as correct.
     let taken = take_knowing(&gue_gre(1, 1).build(), partial(66, 4)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
     for (start, offset) in
@@ -247,7 +247,8 @@ fn p42_a_sum_of_zero_is_written_as_all_ones() {
     assert_eq!(seen, 1);
 }
 
-/// Tests that the header that requested the checksum is removed, and that the metadata shows the checksum as completed.
+/// Tests that the header that requested remote checksum offload is removed, and that the metadata reports the checksum
+/// as completed.
 #[test]
 fn p43_b51_remote_checksum_offload_is_done_once() {
     let packet = remote_vxlan().ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip).tcp(|t| t).payload_len(100);
@@ -255,7 +256,7 @@ fn p43_b51_remote_checksum_offload_is_done_once() {
     let twice = take_knowing(&once.packet, once.meta.checksum).unwrap();
     assert!(is_right(&twice.packet, Link::Ethernet));
     assert_eq!(twice.packet, packet.out_of_tunnel().unwrap().out_of_tunnel().unwrap().build());
-    // If the metadata already has the offset, the tunnel's request is not applied again.
+    // If the metadata already contains the offset, the tunnel's request is not applied again.
     let (frame, start, offset) = packet.build_partial();
     let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
     assert_eq!(take_knowing(&frame, partial).unwrap().packet, once.packet);
@@ -334,7 +335,7 @@ fn a_sum_leaves_out_what_is_behind_the_packet() {
     assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
 }
 
-/// A function that adds the headers of a packet inside a tunnel.
+/// Function that adds the inner headers of a tunnel packet.
 type Inner = fn(Packet) -> Packet;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Congestion marks on packets in a tunnel (RFC 6040, rule W2).
+//! Tests congestion marks on packets in a tunnel (RFC 6040, rule W2).
 
 use grosso::{
     Meta,

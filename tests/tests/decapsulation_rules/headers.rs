@@ -106,7 +106,8 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
         refused(&gue(|g| g.flags(1).options(&private)), Refusal::GueFlags);
     }
     refused(&gue(|g| g.control(true)), Refusal::Control);
-    // Private flags are announced without room for them, and remote checksum offload without room for its offsets.
+    // The header announces private flags, but has no room for them; or remote checksum offload, but has no room for its
+    // offsets.
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
@@ -177,8 +178,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// Tests that an unknown critical option is reported, not refused, by a device that inspects packets of other hosts,
-/// because it is not an endpoint of their tunnel.
+/// Tests that a device that only inspects other hosts' packets reports an unknown critical option instead of refusing
+/// the packet, because it is not an endpoint of the tunnel.
 #[test]
 fn w41_accepted_critical_options_are_reported() {
     let mut rules = rules();
@@ -274,7 +275,7 @@ fn what_is_no_tunnel_is_called_so() {
         Refusal::NoTunnel,
     );
     refused(&Packet::new().ethernet(|e| e).mpls(|m| m).ipv4(|ip| ip).udp(|u| u), Refusal::NoTunnel);
-    // An IKE packet on the port of ESP.
+    // An IKE packet on the ESP port.
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[0; 28]), Refusal::NoTunnel);
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[1; 28]), Refusal::Encrypted);
     refused(&ipv4().esp(|e| e).payload(&[0; 28]), Refusal::Encrypted);
@@ -298,7 +299,7 @@ fn lengths_agree_with_each_other() {
     refused(&outer(whole, whole - 19), Refusal::Malformed);
     refused(&outer(whole, 7), Refusal::Malformed);
     refused(&outer(whole, 0), Refusal::Malformed);
-    // The inner packet declares more bytes than the outer UDP header.
+    // The inner packet declares more bytes than the outer UDP header does.
     refused(&outer(whole, whole - 21), Refusal::InnerLength);
     refused(&outer(whole - 1, whole - 21), Refusal::InnerLength);
     let longer = ipv4().gre(|g| g).ipv4(|ip| ip.total_len_raw(29)).udp(|u| u.len_raw(9));

@@ -55,7 +55,7 @@ fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &Decaps
         if let Checksum::Partial { start, offset } = plan.meta.checksum {
             assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
         }
-        // Each tunnel has at least an IP header, or an entry of a label stack.
+        // Each tunnel has at least an IP header or a label stack entry.
         let is_labels = plan.tunnel == Tunnel::Header(Kind::Pseudowire);
         assert!(range.len() + if is_labels { 4 } else { 20 } <= packet.len());
         packet = bytes[range].to_vec();

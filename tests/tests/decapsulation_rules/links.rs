@@ -52,8 +52,8 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Tests rule W4: a VLAN tag in the metadata is treated like tags in the frame, and the device's hash is dropped,
-/// because it belongs to the outer frame.
+/// Tests rule W4: a VLAN tag in the metadata is treated like one in the frame, and the device's hash is dropped,
+/// because it was computed for the outer frame.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
@@ -191,7 +191,7 @@ fn labels_around_a_frame_on_a_link_are_removed() {
         let checksum = Checksum::Partial { start: 2, offset: 0 };
         let outside = take_with(&frame, &Meta { checksum, ..meta }, LinkType::Ethernet, &rules());
         assert_eq!(outside.err(), Some(Refusal::ChecksumOutside));
-        // A cooked header has no room for the addresses of the inner frame.
+        // A cooked header has no room for the inner frame's addresses.
         let cooked = sll(0x8847, &labels);
         assert_eq!(taken(&cooked, LinkType::LinuxSll), Err(Refusal::LinkFamily));
         let mut alone = rules();

@@ -1,4 +1,4 @@
-//! Decapsulation: its rules, and invariants for every stack of headers.
+//! Tests the rules for decapsulation, and invariants for every header stack.
 
 mod checksums;
 mod congestion;

@@ -11,7 +11,7 @@ use grosso_wire::LinkType;
 
 use super::taking::{rules_with_fou, take_with};
 
-/// Removes all tunnels of a packet one by one, and compares the result with the kit's packet at every level.
+/// Removes a packet's tunnel headers one by one, and compares the result at every level with the kit's packet.
 fn check(stack: &Stack, packet: Packet) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let mut packet = packet;
@@ -36,8 +36,8 @@ fn check(stack: &Stack, packet: Packet) {
     unreachable!("there are as many tunnels as levels: {stack:?}");
 }
 
-/// Returns whether no link header can announce the contents of this tunnel: the next protocol of an outer service
-/// header is not rewritten, and neither PPP nor a label stack has a number for a service header.
+/// Returns whether no link header can announce the contents of this tunnel: an outer service header's next protocol is
+/// not rewritten, and neither PPP nor a label stack has a number for a service header.
 fn may_be_unnamed(stack: &Stack, level: usize) -> bool {
     let is_service = matches!(stack.tunnels.get(level), Some((_, Tunnel::VxlanGpeNsh)));
     match stack.front {
@@ -54,7 +54,7 @@ fn expected(packet: &Packet, link: LinkType) -> Option<Packet> {
 }
 
 /// Returns whether remote checksum offload is used only for the transport checksum directly inside its tunnel. The kit
-/// leaves only this checksum to the receiver, not the checksums of tunnels in between.
+/// leaves only this checksum to the receiver, not checksums of tunnels in between.
 fn is_remote_right(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -66,7 +66,7 @@ fn is_remote_right(stack: &Stack) -> bool {
     }
 }
 
-/// Returns whether decapsulation supports all tunnels of the stack. It does not support L2TPv3.
+/// Returns whether decapsulation supports all tunnels in the stack. It does not support L2TPv3.
 fn has_ends(stack: &Stack) -> bool {
     stack.tunnels.iter().all(|(_, tunnel)| *tunnel != Tunnel::L2tp)
 }

@@ -1,4 +1,4 @@
-//! Superframes keep the metadata that describes their segments, and lose the tunnel (rule W4).
+//! Tests that decapsulated superframes keep the metadata that describes their segments (rule W4).
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
@@ -44,8 +44,8 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
-/// Tests that a superframe's outer checksum gives no sum of the packet inside: the device verified the checksums of the
-/// single packets, and there is no checksum of the whole superframe.
+/// Tests that a superframe's outer checksum does not yield the inner packet's sum: the device verified the checksums of
+/// the single packets, but the superframe as a whole has none.
 #[test]
 fn c30_the_checksum_around_a_superframe_gives_no_sum() {
     let mut stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);
@@ -106,8 +106,8 @@ fn w04_b50_levels_of_identification_move_up() {
     }
 }
 
-/// Tests a superframe that consists of tunnel datagrams. It contains several packets, so it must be segmented before
-/// decapsulation.
+/// Tests a superframe that consists of tunnel datagrams. It contains several inner packets, so it must be segmented
+/// before decapsulation.
 #[test]
 fn b29_a_superframe_of_tunnel_datagrams_is_no_single_packet() {
     let datagram = || {
@@ -139,7 +139,7 @@ fn superframes_without_a_connection_inside_are_refused() {
     assert_eq!(refusal, Refusal::Superframe);
 }
 
-/// Tests superframes beyond 64 KB, which have zero in length fields that are too small for the length.
+/// Tests superframes longer than 64 KB, whose length fields are zero if they are too small.
 #[test]
 fn a_big_superframe_needs_no_lengths() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.total_len_raw(0)).gre(|g| g);

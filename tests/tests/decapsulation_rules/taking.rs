@@ -10,7 +10,7 @@ use grosso::{
 use grosso_testkit::oracle::FOU_PORT;
 use grosso_wire::{LinkType, Ports, dissect};
 
-/// Returns the rules of a receiver that accepts every correct packet.
+/// Returns rules for a receiver that accepts every correct packet.
 pub(crate) fn rules() -> DecapsulationRules {
     let mut rules = DecapsulationRules::default();
     rules.remote_checksum = RemoteChecksumMode::Complete;
@@ -18,7 +18,7 @@ pub(crate) fn rules() -> DecapsulationRules {
     rules
 }
 
-/// Returns the rules of a receiver that accepts every correct packet, with this protocol in FOU.
+/// Returns rules for a receiver that accepts every correct packet, with this protocol in FOU.
 pub(crate) fn rules_with_fou(protocol: u8) -> DecapsulationRules {
     let ports = Ports::ASSIGNED.with_fou(FOU_PORT, protocol);
     let mut rules = rules();

@@ -1,4 +1,4 @@
-//! Tests the check that a packet came through a given tunnel, in the form that the endpoint of the tunnel expects.
+//! Tests the check that a packet came through a given tunnel, in the format that the tunnel's endpoint expects.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ fn the_other_end_takes_what_is_sent_and_no_other_does() {
     }
 }
 
-/// Compares every format with every other format: each difference is reported with its own reason.
+/// Tests every format against every other format: each kind of mismatch is reported with its own reason.
 #[test]
 fn tunnels_of_other_kinds_are_foreign() {
     let (mut foreign, mut same) = (0, 0);
@@ -154,7 +154,7 @@ fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
     }
 }
 
-/// Tests rule W51: a sequence number older than expected is late, and numbers wrap.
+/// Tests rule W51: a packet with an older sequence number than expected is late, and numbers wrap.
 #[test]
 fn w51_numbers_count_on() {
     let numbered = v4(gre(None, false, true, false), Carrier::Ip);
@@ -231,7 +231,7 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// Tests a socket that delivers only correct datagrams: it does not report their checksums, but each datagram had one.
+/// Tests a socket that does not report checksums, but delivers only datagrams with a correct one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {

@@ -28,7 +28,8 @@ fn tcp() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(9)).payload_len(500)
 }
 
-/// Tests that checksums around a partial one are computed without the payload, which is not even in memory.
+/// Tests that outer checksums around a partial one are computed without reading the payload, which is not even in
+/// memory.
 #[test]
 fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     let mut made = 0;
@@ -54,7 +55,7 @@ fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     assert_eq!(made, 39 * 4);
 }
 
-/// Tests that the checksum that was already partial is left to the device, at its new offset.
+/// Tests that a checksum that was already partial is left to the device, at its new offset.
 #[test]
 fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(udp(4789)));
@@ -69,7 +70,7 @@ fn c40_the_checksum_inside_stays_the_partial_one() {
 }
 
 /// Tests that the outer checksum is left to the device if the inner checksum is complete. If there are two outer
-/// checksums, the innermost one is left to the device.
+/// checksums, the inner one of them is left to the device.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [
@@ -88,7 +89,7 @@ fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     }
 }
 
-/// Tests that verified checksums stay marked as verified only if no unverified checksum is added around them.
+/// Tests that verified checksums stay marked as verified only if encapsulation adds no unverified outer checksum.
 #[test]
 fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     let checksum = Checksum::Unnecessary { levels: 1 };
@@ -137,8 +138,8 @@ fn c51_c52_gue_states_the_offset_of_a_partial_checksum() {
     }
 }
 
-/// Tests that a packet is sent without remote checksum offload if the fields cannot express the offset, or if the
-/// result would be wrong.
+/// Tests that a packet is sent without remote checksum offload if the header fields cannot represent the offset, or if
+/// the result would be wrong.
 #[test]
 fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     let goes_without = |header: Header, frame: &Known| {
@@ -158,21 +159,20 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
             assert_eq!((sent.bytes[28], sent.bytes[31]), (0, 0));
         }
     };
-    // The packet has no partial checksum.
+    // This packet has no partial checksum.
     goes_without(VXLAN, &Known::new(tcp().build()));
     // The start of the checksum does not fit into seven bits, although it is counted in units of two bytes.
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));
-    // A checksum around the partial one would have to be correct both before and after the receiver completes the
-    // partial one.
+    // An outer checksum would have to be correct both before and after the receiver completes the partial one.
     let ip = || Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     goes_without(gre(None, true, false, false), &Known::partial(&ip()));
     let inner = Packet::new().ipv4(|ip| ip).gre(|g| g.checksum()).ipv4(|ip| ip).tcp(|t| t);
     goes_without(Header::Ip, &Known::partial(&inner));
     let inner = Packet::new().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
     goes_without(Header::Ip, &Known::partial(&inner.ipv4(|ip| ip).tcp(|t| t)));
-    // The offset is neither that of TCP nor that of UDP.
+    // The checksum offset matches neither TCP nor UDP.
     let mut odd = Known::partial(&tcp());
     odd.meta.checksum = partial(34, 4);
     goes_without(VXLAN, &odd);
@@ -190,9 +190,9 @@ fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     assert_eq!(take(&endpoint, &Known::new(sent.completed())).completed(), inner.build());
 }
 
-/// Tests a device that can only compute the checksum of UDP directly in IP: it is sufficient for the checksum of any
-/// inner packet, as in Herbert's `NETIF_F_HW_CSUM` emulation. The device completes the outer checksum, and the receiver
-/// completes the inner one.
+/// Tests a device that can only compute the checksum of UDP directly in IP. That suffices for any inner packet, as in
+/// Herbert's `NETIF_F_HW_CSUM` emulation: the device completes the outer checksum, and the receiver completes the inner
+/// one.
 #[test]
 fn c52_remote_checksum_offload_needs_no_generic_checksum_of_the_device() {
     let device = Device::new(Features::CHECKSUM_IPV4 | Features::CHECKSUM_IPV6);

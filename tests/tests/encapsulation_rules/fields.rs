@@ -114,8 +114,8 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     }
 }
 
-/// Tests RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; identifications of other
-/// packets may be equal.
+/// Tests RFC 6864 section 4.1: packets that may be fragmented have unique identifications; those of other packets may
+/// repeat.
 #[test]
 fn w03_identifications_count_where_they_mean_something() {
     let [local, remote] = V4;
@@ -139,7 +139,8 @@ fn datagram(flow: usize) -> Packet {
     ip.udp(|u| u.source_port(1000)).payload_len(flow % 7)
 }
 
-/// Tests rule W3: all packets of a flow have the same source port, and all flows together use the whole range of ports.
+/// Tests rule W3: all packets of a flow have the same source port, and the flows' ports are spread over the whole
+/// range.
 #[test]
 fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     let [local, remote] = V4;
@@ -200,7 +201,7 @@ fn flow_labels_are_a_flows_own_or_configured() {
     assert_eq!(label(&endpoint, 3), 0);
 }
 
-/// Tests RFC 2473 section 4.1.1: the tunnel encapsulation limit restricts the number of tunnels that a packet enters.
+/// Tests RFC 2473 section 4.1.1: the tunnel encapsulation limit restricts how many tunnels a packet may enter.
 #[test]
 fn w61_the_encapsulation_limit_counts_down() {
     let [local, remote] = V6;
@@ -214,7 +215,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     }
     let refusal = put(&mut encapsulator, &packet, LinkType::Raw).unwrap_err();
     assert_eq!(refusal, Refusal::EncapsulationLimit);
-    // A tunnel that adds no such option also obeys the limit, but a tunnel over IPv4 does not.
+    // A tunnel without this option also obeys the limit, but a tunnel over IPv4 does not.
     endpoint.encapsulation_limit = None;
     let mut without = Encapsulator::new(endpoint, 1).unwrap();
     let refusal = put(&mut without, &packet, LinkType::Raw).unwrap_err();
@@ -225,7 +226,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     assert!(put(&mut over_ipv4, &packet, LinkType::Raw).is_ok());
 }
 
-/// Tests the limit of segmentation, which supports at most five IP headers.
+/// Tests that a sixth IP header is refused, because segmentation supports at most five.
 #[test]
 fn s04_b10_a_sixth_ip_header_is_refused() {
     let [local, remote] = V4;
@@ -261,7 +262,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // A tunnel of IP packets has no room for the VLAN tag.
+    // A tunnel for IP packets has no room for the VLAN tag.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };
@@ -270,7 +271,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     assert_eq!(send(&gre, &tagged, LinkType::Ethernet), Err(Refusal::VlanTag));
 }
 
-/// Tests that a tunnel of IP packets carries neither the link header nor the padding of a packet.
+/// Tests that a tunnel for IP packets carries neither link headers nor padding.
 #[test]
 fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let [local, remote] = V4;
@@ -278,7 +279,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A tunnel of Ethernet frames carries link headers and padding unchanged.
+    // A tunnel for Ethernet frames carries link headers and padding unchanged.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());
@@ -324,7 +325,7 @@ fn what_a_tunnel_cannot_carry_is_refused_by_name() {
     }
 }
 
-/// Tests RFC 8926 section 3.4: the header indicates that one of its options must not be ignored.
+/// Tests RFC 8926 section 3.4: the header has a flag that says whether one of its options must not be ignored.
 #[test]
 fn w40_a_critical_option_sets_the_bit() {
     let [local, remote] = V4;

@@ -1,4 +1,4 @@
-//! Every format that an endpoint can have, and the outer headers that the test kit writes for it.
+//! Every tunnel format that an endpoint can have, with the outer headers that the test kit writes for it.
 
 use std::net::IpAddr;
 
@@ -129,7 +129,7 @@ pub(crate) fn remote() -> Vec<Endpoint> {
     endpoints
 }
 
-/// Fields of the kit's outer headers that the endpoint does not determine.
+/// Fields in the kit's outer headers that the endpoint does not determine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) class: u8,
@@ -138,7 +138,7 @@ pub(crate) struct Around {
     pub(crate) sequence: u32,
 }
 
-/// Returns the kit's packet of this tunnel that contains `inner`.
+/// Returns the packet that the kit builds for this tunnel around `inner`.
 pub(crate) fn expected(
     endpoint: &Endpoint,
     carried: Carried,

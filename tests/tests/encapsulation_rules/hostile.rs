@@ -1,4 +1,4 @@
-//! Hostile frames and metadata: nothing panics, no bound is exceeded, and decapsulation restores the encapsulated
+//! Tests hostile frames and metadata: nothing panics, no limit is exceeded, and decapsulation restores the encapsulated
 //! frame.
 
 use grosso::{
@@ -86,7 +86,7 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
     }
 }
 
-/// Returns these bytes of a frame, with its partial checksum completed.
+/// Returns a range of a frame's bytes, with its partial checksum completed.
 fn completed(frame: &[u8], start: usize, end: usize, meta: &Meta) -> Vec<u8> {
     let mut bytes = frame[..end].to_vec();
     if let Checksum::Partial { start, offset } = meta.checksum {

@@ -1,4 +1,4 @@
-//! The cases of the kernel's own tests for tunnels and BIG TCP: `linux-offloads` section 9.8.
+//! Runs the cases of the kernel's own tests for tunnels and BIG TCP: `linux-offloads` section 9.8.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ fn encapsulator(endpoint: &Endpoint) -> Encapsulator {
     Encapsulator::new(endpoint.clone(), 7).unwrap()
 }
 
-/// Returns a packet of a TCP connection over each IP version, as this tunnel carries it.
+/// Returns a packet of a TCP connection over each IP version, as it appears inside this tunnel.
 fn connections(endpoint: &Endpoint) -> [Packet; 2] {
     let start = || match link_of(endpoint) {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -82,8 +82,8 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// Tests the case of gre_gso.sh: a file passes through GRE over IPv6 in large sends, which are segmented by the device
-/// or by the software in front of it.
+/// Tests the case of gre_gso.sh: a file is sent through GRE over IPv6 in large sends, which are segmented by the device
+/// or in software.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);
@@ -121,9 +121,9 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     }
 }
 
-/// Tests the cases of big_tcp.sh. Segmentation is on or off at the sender and at the router, and merging is on or off
-/// at the router and at the receiver; the stream arrives intact in each case. The frames are longer than 64 KB if the
-/// receiver merges, or if no device segments.
+/// Tests the cases of big_tcp.sh. Segmentation offload is on or off at the sender and the router, and merging is on or
+/// off at the router and the receiver. The stream arrives intact in each case, with frames longer than 64 KB if the
+/// receiver merges or if no device segments.
 #[test]
 fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     let (on, off) = (true, false);
@@ -171,9 +171,9 @@ fn join(frames: Vec<Known>) -> Vec<Known> {
     engine.delivered.into_iter().map(|out| Known { bytes: out.bytes, meta: out.meta }).collect()
 }
 
-/// Tests the cases of big_tcp_tunnels. UDP lengths end at 64 KB (B1), so a longer superframe is refused for this
-/// reason, and its packets are encapsulated one by one. The stream arrives intact, and the peer merges the packets
-/// again up to the limit of the length fields.
+/// Tests the cases of big_tcp_tunnels. The UDP length field cannot exceed 64 KB (B1), so a longer superframe is refused
+/// for this reason, and its packets are encapsulated one by one. The stream arrives intact, and the peer merges the
+/// packets again, up to the limit of the length fields.
 #[test]
 fn k133_big_superframes_go_through_udp_tunnels_as_their_packets() {
     for header in [VXLAN, geneve(false)] {
@@ -246,8 +246,8 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     assert_eq!(seen, 2 * 3 * 2 * 2);
 }
 
-/// Returns the number of frames into which a receiver merges these packets. Its device has verified either all
-/// checksums or none.
+/// Returns the number of frames into which a receiver merges these packets. Its device has verified all checksums or
+/// none.
 fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) -> usize {
     let mut profile = Profile::linux();
     profile.tunnels_max = tunnels_max;
@@ -297,7 +297,7 @@ fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     assert_eq!(seen, 3 * 2 * 4 * 6);
 }
 
-/// Returns frames of both IP versions with no tag, one and two tags.
+/// Returns frames of both IP versions with zero, one and two VLAN tags.
 fn frames_with_class_and_ttl() -> Vec<Packet> {
     let tagged = |tags: usize| {
         (0..tags).fold(Packet::new().ethernet(|e| e), |packet, _| packet.vlan(|v| v.id(5)))

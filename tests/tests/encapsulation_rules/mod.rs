@@ -1,4 +1,4 @@
-//! Encapsulation: its rules, and invariants for every format.
+//! Tests the rules for encapsulation, and invariants for every format.
 
 mod belonging;
 mod checksums;

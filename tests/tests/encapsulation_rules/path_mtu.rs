@@ -23,8 +23,8 @@ use super::{
     superframes::superframe,
 };
 
-/// Returns the fit of a frame, and the message to its sender, for a tunnel whose device has this MTU. The path has no
-/// limit.
+/// Returns whether a frame fits into a tunnel whose device has this MTU, and the message to its sender if it does not.
+/// The path has no limit.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }
@@ -67,8 +67,8 @@ fn s49_what_fits_fits_to_the_byte() {
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 37).0, Fit::Told);
 }
 
-/// Tests VLAN tags, in the frame or in the metadata. Tags do not count towards the MTU of a device, but they do count
-/// towards the MTU of the path.
+/// Tests VLAN tags, in the frame or in the metadata. They do not count towards the device MTU, but they do count
+/// towards the path MTU.
 #[test]
 fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     let long = |start: Packet| start.ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(1218).build();
@@ -87,7 +87,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
         let fit = |device, path| fit_within(&frame, LinkType::Ethernet, TunnelMtu { device, path });
         assert_eq!(fit(1246, 1246 + tags).0, Fit::Fits, "{tags}");
         assert_eq!(fit(1245, 1246 + tags).0, Fit::Told, "{tags}");
-        // The sender gets the size that fits after its tags.
+        // The message reports the size that fits after the tags.
         let (refused, message) = fit(1246, 1245 + tags);
         assert_eq!(refused, Fit::Told, "{tags}");
         let link = message.len() - 576;
@@ -104,7 +104,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     }
 }
 
-/// Tests that a superframe fits if its packets fit.
+/// Tests that a superframe fits if its packets do.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {
@@ -130,7 +130,7 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     }
 }
 
-/// Tests the ICMP message of RFC 1191 section 4 to the sender of a packet that exceeds the MTU.
+/// Tests the ICMP message that RFC 1191 section 4 prescribes to the sender of a packet that exceeds the MTU.
 #[test]
 fn s49_fragmentation_needed_goes_back_to_the_sender() {
     let packet = Packet::new().ethernet(|e| e).vlan(|v| v.id(9)).ipv4(|ip| ip.df(true).tos(3));
@@ -154,7 +154,8 @@ fn s49_fragmentation_needed_goes_back_to_the_sender() {
     assert_eq!(message[44..46], [0, 68]);
 }
 
-/// Tests the ICMPv6 message of RFC 4443 section 3.2 and RFC 8201 to the sender of a packet that exceeds the MTU.
+/// Tests the ICMPv6 message that RFC 4443 section 3.2 and RFC 8201 prescribe to the sender of a packet that exceeds the
+/// MTU.
 #[test]
 fn s49_packet_too_big_goes_back_to_the_sender() {
     let packet = v6().tcp(|t| t).payload_len(1400);
@@ -174,7 +175,8 @@ fn verdicts(frame: &[u8], link: Link) -> Vec<Verdict> {
     verify(frame, link)
 }
 
-/// Tests rule W60: IPv6 packets of 1280 bytes always pass, if necessary in fragments of the tunnel's packets.
+/// Tests rule W60: IPv6 packets of 1280 bytes are always accepted; if necessary, the tunnel's own packets are
+/// fragmented.
 #[test]
 fn w60_the_floor_of_ipv6() {
     let told = |len| fit_of(&of_len(v6(), len), LinkType::Raw, 1000);

@@ -62,7 +62,7 @@ pub(crate) fn take(endpoint: &Endpoint, frame: &Known) -> Known {
     try_take(endpoint, frame).unwrap_or_else(|refusal| panic!("{refusal}: {endpoint:?}"))
 }
 
-/// Decapsulates a packet that may be invalid.
+/// Decapsulates a packet that may be refused.
 pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, decapsulate::Refusal> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);
@@ -84,7 +84,7 @@ pub(crate) fn link_of(endpoint: &Endpoint) -> LinkType {
     if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw }
 }
 
-/// Returns packets of the kit that this tunnel carries, with their kinds.
+/// Returns those of the kit's packets that this tunnel carries, with their kinds.
 pub(crate) fn packets(endpoint: &Endpoint) -> Vec<(Carried, Packet)> {
     let mut packets = Vec::new();
     let starts = if endpoint.carries_ethernet() {

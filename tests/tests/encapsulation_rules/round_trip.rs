@@ -7,7 +7,7 @@ use super::{
     putting::{Known, link_of, packets, put, take},
 };
 
-/// Tests that the sent bytes are the same for every state of the inner checksum in the metadata, and for every length.
+/// Tests for every length that the sent bytes do not depend on the inner checksum's state in the metadata.
 // Rules: W23, W32
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {

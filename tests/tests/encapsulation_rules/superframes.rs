@@ -21,7 +21,7 @@ use super::{
     putting::{Known, link_of, packets, partial, put, take},
 };
 
-/// Returns a superframe of the kit.
+/// Returns a superframe that the kit built.
 pub(crate) fn superframe(packet: &Packet, size: u16) -> Known {
     let (bytes, start, offset) = packet.build_superframe();
     let checksum = partial(start, offset);
@@ -45,7 +45,7 @@ fn is_numbered(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Gre { sequence: true, .. })
 }
 
-/// Returns pairs of equal senders, one pair for each setting of DF.
+/// Returns pairs of identical senders, one for each DF setting.
 fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     let both = |dont_fragment| {
         let mut endpoint = endpoint.clone();
@@ -55,8 +55,8 @@ fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     [DontFragment::Set, DontFragment::Unset, DontFragment::Inherit].map(both).into()
 }
 
-/// Tests rules S40, S43 to S45, C40: every segment has its own tunnel headers, whose identifications increment as if it
-/// had been encapsulated separately.
+/// Tests rules S40, S43 to S45, C40: every segment has its own tunnel headers, with incrementing identifications, as if
+/// it had been encapsulated separately.
 #[test]
 fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     let mut cuts = 0;
@@ -120,8 +120,7 @@ fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     assert!(pairs > 1500, "{pairs}");
 }
 
-/// Returns the frame in the form that the outer tunnel carries: with an Ethernet header if this tunnel carries Ethernet
-/// frames.
+/// Returns the frame as the outer tunnel carries it: with an Ethernet header if the tunnel carries Ethernet frames.
 pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if !endpoint.carries_ethernet() {
         return frame;
@@ -149,7 +148,7 @@ pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     }))
 }
 
-/// Tests packets of one endpoint that are merged in transit, before the tunnel headers are removed.
+/// Tests packets from one endpoint that are merged in transit, before their tunnel headers are removed.
 #[test]
 fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -275,7 +274,7 @@ fn superframes_of_fragments_are_cut_before() {
     assert_eq!(put(&mut encapsulator, &whole, LinkType::Raw), Err(Refusal::Superframe));
 }
 
-/// Tests lengths at their limits: a UDP length cannot exceed 64 KB; an IP length may be zero.
+/// Tests length fields at their limits: a UDP length cannot exceed 64 KB, but an IP length may be zero.
 #[test]
 fn t13_b01_b57_no_length_wraps() {
     let packet = |len| Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(len);

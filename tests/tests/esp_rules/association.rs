@@ -101,7 +101,7 @@ impl Recipe {
         Decryptor::resume(self.association(), last_sequence).expect("an association")
     }
 
-    /// Returns the encrypted packet of a frame, with this sequence number.
+    /// Encrypts a frame with this sequence number, and returns the packet.
     pub(crate) fn encrypted(&self, sequence: u64, frame: &[u8]) -> Vec<u8> {
         encrypt(&mut self.encryptor(sequence - 1), frame).expect("the packet is encrypted").0
     }

@@ -1,4 +1,4 @@
-//! Tests the headers before the encrypted text.
+//! Tests the headers before the ciphertext.
 
 use grosso::tunnel::esp::{EspMode, Refusal, Traffic, classify};
 use grosso_testkit::{
@@ -56,8 +56,8 @@ fn a_wrong_ipv4_checksum_stays_wrong() {
     assert!(!is_right(&received, Link::Ethernet));
 }
 
-/// Tests RFC 4303 section 3.1.1: headers for intermediate nodes stay unencrypted, and options for the final destination
-/// are encrypted.
+/// Tests RFC 4303 section 3.1.1: headers that intermediate nodes read stay unencrypted, and options for the final
+/// destination are encrypted.
 #[test]
 fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -182,7 +182,8 @@ fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     }
 }
 
-/// Tests that the peer may choose any initialization vector and up to 255 bytes of padding (RFC 4303 section 2.4).
+/// Tests that packets with any initialization vector and up to 255 bytes of padding are accepted (RFC 4303 section
+/// 2.4).
 #[test]
 fn long_padding_is_taken_off() {
     let inner = &udp4(|ip| ip)[14 + 20..];

@@ -5,8 +5,8 @@ use grosso_testkit::Packet;
 
 use super::association::{KEY, SPI};
 
-/// Returns an ESP packet without an IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already has its
-/// trailer, and the initialization vector is arbitrary.
+/// Returns an ESP packet without an IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already includes
+/// the trailer, and the initialization vector is arbitrary.
 pub(crate) fn esp(sequence: u32, text: &[u8]) -> Vec<u8> {
     let vector = *b"any old!";
     let nonce: [u8; 12] = [&KEY[16..20], &vector].concat().try_into().expect("12 bytes");
@@ -19,7 +19,7 @@ pub(crate) fn esp(sequence: u32, text: &[u8]) -> Vec<u8> {
     [&header, &vector[..], &text, &icv].concat()
 }
 
-/// Encrypts a text and returns the ESP packet in an Ethernet frame over IPv4.
+/// Encrypts a plaintext, and returns the ESP packet over IPv4 in an Ethernet frame.
 pub(crate) fn frame(sequence: u32, text: &[u8]) -> Vec<u8> {
     in_ipv4(&esp(sequence, text))
 }
@@ -29,7 +29,7 @@ pub(crate) fn in_ipv4(esp: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(50)).payload(esp).build()
 }
 
-/// Returns a text with its trailer: padding 1, 2, 3, its length, and the next header.
+/// Returns a plaintext with its trailer: up to three padding bytes (1, 2, 3), the padding length, and the next header.
 pub(crate) fn with_trailer(text: &[u8], next_header: u8) -> Vec<u8> {
     let padding = (4 - (text.len() + 2) % 4) % 4;
     let counted = &[1, 2, 3][..padding];

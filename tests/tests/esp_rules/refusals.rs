@@ -25,7 +25,7 @@ fn udp4() -> Vec<u8> {
     ethernet().ipv4(|ip| ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// Returns frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
+/// Returns frames that cannot be encrypted, each with the ESP mode, its metadata, and the expected refusal.
 fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     let known = Meta::default();
     let arp = [&[0; 12][..], &[8, 6], &[1; 28]].concat();
@@ -71,7 +71,7 @@ fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     ]
 }
 
-/// Returns frames that cannot be decrypted: the association, the frame, and the refusal.
+/// Returns frames that cannot be decrypted, each with the association and the expected refusal.
 fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
     let transport = Recipe::new(EspMode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);
@@ -193,8 +193,8 @@ fn a_buffer_of_any_length_is_enough_or_refused() {
     }
 }
 
-/// Tests one wrong bit anywhere after the SPI: the packet is refused, its buffer is not changed, and the correct packet
-/// is still accepted afterwards.
+/// Flips one bit anywhere after the SPI: the packet is refused, its buffer is unchanged, and the correct packet is
+/// still accepted afterwards.
 #[test]
 fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     for recipe in Recipe::all() {
@@ -219,7 +219,7 @@ fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     }
 }
 
-/// Tests packets truncated at every length, with length fields that match and with ones that do not.
+/// Tests packets truncated to every length, with matching and with wrong length fields.
 #[test]
 fn truncated_packets_are_refused() {
     for recipe in Recipe::all() {
@@ -241,7 +241,7 @@ fn truncated_packets_are_refused() {
 }
 
 /// Tests associations that differ in key, ICV, length of sequence numbers or encapsulation: none accepts the packets of
-/// another. A packet of tunnel mode is accepted in transport mode as IP in IP, because both have the same format.
+/// another. A tunnel-mode packet is accepted in transport mode as IP in IP, because both have the same format.
 #[test]
 fn associations_do_not_take_each_others_packets() {
     let recipes = Recipe::all().into_iter().map(|recipe| Recipe { spi: 0x1000, ..recipe });
@@ -259,8 +259,8 @@ fn associations_do_not_take_each_others_packets() {
 }
 
 proptest! {
-    /// Tests any bytes, and any damage to correct packets: no input causes a panic, and only encrypted frames are
-    /// delivered.
+    /// Tests arbitrary bytes, and arbitrary damage to correct packets: no input causes a panic, and only encrypted
+    /// frames are delivered.
     #[test]
     fn damaged_packets_never_panic(
         number in 0..72_usize,

@@ -153,8 +153,8 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// Tests the end of the sequence numbers. 32-bit numbers run out. 64-bit numbers continue, and their low half may wrap
-/// at any position of the window.
+/// Tests sequence numbers near their end. 32-bit numbers run out. 64-bit numbers continue, and their low half may wrap
+/// at any position in the window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {
     let end = 1_u64 << 32;
@@ -205,8 +205,8 @@ fn a_forged_packet_does_not_move_the_window() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Tests random walks near the end of the low half and of the whole number. The lengths of the windows are
-    /// multiples of the word length, or one more or less.
+    /// Tests random walks near the end of the low half and of the whole number. Window lengths are multiples of the
+    /// word length, or one more or less.
     #[test]
     fn the_window_is_that_of_the_oracle(
         seed in any::<u64>().no_shrink(),

@@ -54,8 +54,8 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Tests that the headers before the encrypted text are correct, because devices without the keys treat the packet like
-/// any other packet.
+/// Tests that the headers before the ciphertext are correct, because devices without the keys treat the packet like any
+/// other.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -102,7 +102,7 @@ fn padding_of_ethernet_is_left_off() {
     }
 }
 
-/// Tests that a checksum that was left to a device is completed before encryption hides it from the device.
+/// Tests that a checksum left to a device is completed before encryption, which would hide it from the device.
 #[test]
 fn partial_checksums_are_completed_before_encryption() {
     let stacks = Stack::all();
@@ -149,8 +149,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Tests hostile traffic: encrypted packets are restored except for padding, other packets are refused for the
-    /// right reason, and every packet is counted once.
+    /// Tests hostile traffic: encrypted packets are restored except for padding, all others are refused for the right
+    /// reason, and every packet is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

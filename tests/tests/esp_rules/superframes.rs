@@ -1,4 +1,4 @@
-//! S46 and B25: superframes are segmented before encryption, and no state of one packet is used for another.
+//! S46 and B25: superframes are segmented before encryption, and no packet is encrypted with another one's state.
 
 use std::collections::BTreeSet;
 
@@ -182,7 +182,7 @@ fn s46_a_packet_that_does_not_fit_its_buffer_is_still_the_next() {
     assert_eq!(segments.write_next(&mut buffer), Ok(None));
 }
 
-/// Tests superframes for a device that repeats headers, and so would repeat sequence numbers.
+/// Tests superframes for a device that would repeat headers, including the sequence number.
 #[test]
 fn s46_what_a_device_would_still_cut_is_refused() {
     let mut encryptor = Recipe::new(EspMode::Transport).encryptor(0);

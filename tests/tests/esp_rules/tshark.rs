@@ -72,8 +72,8 @@ fn read(
     Some(lines)
 }
 
-/// Tests every network and transport, in every mode and with every key: tshark verifies the ICV, and finds the original
-/// packet in the plaintext, with its transport checksum.
+/// Tests every network and transport in every mode with every key: tshark verifies the ICV, and finds the original
+/// packet with its transport checksum in the plaintext.
 #[test]
 fn tshark_decrypts_what_is_encrypted() {
     let mut recipes = Recipe::all();
@@ -126,7 +126,7 @@ const FIELDS: &[&str] = &[
 /// Returns frames, each with the protocol after the unencrypted headers, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    // After a routing header, tshark cannot apply the home address option, because it is encrypted with the rest.
+    // If there is a routing header, the home address option after it is encrypted, so tshark cannot apply it.
     for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Tests that tshark detects one wrong bit and a wrong key, so a comparison with tshark can fail.
+/// Tests that tshark detects one wrong bit and a wrong key, which shows that comparisons with tshark can fail.
 #[test]
 fn tshark_distinguishes_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

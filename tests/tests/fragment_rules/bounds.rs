@@ -100,14 +100,13 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     limited.limits.source_bytes = 100_000;
     let mut rig = Rig::new(limited);
     (0..100).for_each(|id| _ = rig.push(&tiny(id)));
-    // Each fragment needs a buffer, a page of positions and the datagram's own entry, so fewer than 25 of them fit.
+    // Each fragment needs a buffer, a page of positions and an entry for its datagram, so fewer than 25 of them fit.
     assert!((15..25).contains(&rig.held_datagrams()), "{}", rig.held_datagrams());
     assert!(rig.held_bytes() > rig.held_datagrams() * 4096);
     rig.finish();
 }
 
-/// Tests that a sender that never completes a datagram does not prevent the reassembly of other senders' datagrams, no
-/// matter what it sends.
+/// Tests that a sender which never completes a datagram cannot prevent the reassembly of other senders' datagrams.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -228,7 +227,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     rig.finish();
 }
 
-/// Tests that the engine can be finished while it holds datagrams, and that no buffer is lost.
+/// Tests that finishing the engine while it holds datagrams returns every buffer.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {

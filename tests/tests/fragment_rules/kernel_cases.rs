@@ -1,4 +1,4 @@
-//! Cases from the kernel's own tests `ip_defrag` and `ipv6_fragmentation`.
+//! Runs the cases from the kernel's own tests `ip_defrag` and `ipv6_fragmentation`.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_rig::fragments::{Piece, Version, cut};
@@ -27,7 +27,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
     }
 }
 
-/// Returns both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
+/// Returns rules for both modes that reassemble datagrams, with the policies to compare with the kernel (K84).
 fn modes() -> [ReassemblyRules; 3] {
     [rules(ReassemblyMode::Coalesce), rules(ReassemblyMode::KeepGeometry), overlap(Overlap::Linux)]
 }

@@ -1,4 +1,4 @@
-//! Fragments that no honest sender creates.
+//! Tests fragments that no honest sender creates.
 
 use grosso::{
     Meta,
@@ -114,7 +114,7 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
     assert!(rig.problems.is_empty());
 }
 
-/// Tests all offsets near the end, with all lengths: either the whole fragment fits into an IP packet, or nothing is
+/// Tests all lengths at all offsets near the maximum: unless the whole fragment fits into an IP packet, nothing is
 /// delivered.
 // Rules: F13
 #[test]
@@ -165,7 +165,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
         let packet = |link: Packet| link.udp(|u| u).payload_len(9);
         let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
         assert_eq!(rig.push(&atomic), ReassemblyVerdict::Completed);
-        // Headers before and after the fragment header stay unchanged, including fields that must not be modified.
+        // Only the fragment header is removed. The headers before and after it stay unchanged.
         let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
         let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
         assert_eq!(rig.push(&deep), ReassemblyVerdict::Completed);
@@ -267,7 +267,7 @@ fn p29_tiny_tcp_fragments_die_alone() {
     let verdicts =
         [(0, true, 24), (1, true, 16), (3, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
     assert_eq!(verdicts, [ReassemblyVerdict::Held, tiny, ReassemblyVerdict::Completed]);
-    // The policy of Linux accepts the tiny fragments.
+    // Linux's policy accepts tiny fragments.
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdicts =
         [(0, true, 8), (1, true, 8), (2, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));

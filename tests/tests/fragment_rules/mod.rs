@@ -1,5 +1,5 @@
-//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, bugs and pitfalls of other
-//! implementations, and comparison with a plain byte map.
+//! Tests IP reassembly rule by rule: the F rules in `linux-offloads`, the kernel's test cases, bugs and pitfalls in
+//! other implementations, and a comparison with a plain byte map.
 
 mod bounds;
 mod kernel_cases;
@@ -17,7 +17,7 @@ use grosso::reassemble::{
 use grosso_rig::fragments::{Piece, Rig, Version};
 use grosso_testkit::random::Random;
 
-/// Returns the default rules of a mode.
+/// Returns the default rules for a mode.
 fn rules(mode: ReassemblyMode) -> ReassemblyRules {
     ReassemblyRules::new(mode)
 }

@@ -25,14 +25,14 @@ fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     for (number, piece) in pieces.iter().enumerate() {
         rig.push(&Version::V4.frame(1, piece));
         assert_eq!(rig.returned[number], (number, Returned::Gathered));
-        // A page of 4096 bytes needs at most 4400 with its bookkeeping, and the datagram itself 600.
+        // A page of 4096 bytes takes at most 4400 with its bookkeeping, and the datagram itself 600.
         let pages = (512 + piece.end() as usize).div_ceil(4096);
         assert!(rig.held_bytes() <= pages * 4400 + 600, "{} bytes", rig.held_bytes());
     }
     assert_eq!(rig.take_whole(), [Version::V4.whole(1, &data)]);
 }
 
-/// Tests that the pushed fragments can be restored byte for byte, in the order of the data, for any order of arrival.
+/// Tests that the pushed fragments can be restored byte for byte, in data order, whatever the order of arrival.
 #[test]
 fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
     let mut random = Random::new(38);
@@ -82,7 +82,7 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
         let verdicts: Vec<_> = [3, 1, 0, 2, 4].iter().map(|&at| rig.push(&frames[at])).collect();
         let (held, forwarded) = (ReassemblyVerdict::Held, ReassemblyVerdict::Forwarded);
         assert_eq!(verdicts, [held, held, forwarded, forwarded, ReassemblyVerdict::Completed]);
-        // Waiting fragments are forwarded in the order of their data, the first fragment first.
+        // Waiting fragments are forwarded in data order, starting with the first fragment.
         let numbers: Vec<_> = rig.forwarded.iter().map(|(number, ..)| *number).collect();
         assert_eq!(numbers, [2, 1, 0, 3, 4]);
         let sent: Vec<_> = rig.forwarded.iter().map(|(_, bytes, _)| bytes.clone()).collect();

@@ -6,7 +6,8 @@ use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 use super::{data, overlap};
 
-/// The thirteen relations of two intervals (Allen 1983), as offsets of the second one if the first is 160..240.
+/// The thirteen relations of two intervals (Allen 1983). The first interval is 160..240, and the offsets here are those
+/// of the second.
 pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("before", 40, 120),
     ("meets", 80, 160),
@@ -23,8 +24,8 @@ pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("after", 280, 360),
 ];
 
-/// Pushes the two fragments, and then fragments that fill all holes. The data ends at 400, or at the end of one of the
-/// two fragments if that is greater; this fragment is then the last one.
+/// Pushes two fragments, and then fragments that fill all holes. The data ends either at 400, or
+/// with one of the two fragments, which is then the last one.
 #[test]
 fn p27_f14_all_interval_relations_under_every_policy() {
     let (mut cases, mut completed) = (0, 0);

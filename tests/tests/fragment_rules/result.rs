@@ -275,8 +275,8 @@ fn the_transport_checksum_is_verified_when_asked() {
     }
 }
 
-/// Tests fragments inside all headers that the dissector supports. The outer headers are adapted to the complete
-/// datagram.
+/// Tests fragments inside all headers that the dissector supports. The lengths in the outer headers are adapted to the
+/// complete datagram.
 #[test]
 fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     type Around = fn(Packet) -> Packet;
@@ -311,8 +311,8 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     }
 }
 
-/// Tests that fragments inside a tunnel pass unchanged, including malformed and atomic ones, because the endpoint of
-/// the tunnel reassembles only fragments of the tunnel's own packets.
+/// Tests that fragments inside a tunnel pass unchanged, even malformed and atomic ones, because the tunnel's endpoint
+/// reassembles only fragments of the tunnel's own packets.
 #[test]
 fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     type Around = fn(Packet) -> Packet;
@@ -347,7 +347,7 @@ fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
 }
 
 /// Tests a fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller then pushes the
-/// result again.
+/// result to reassemble the inner one.
 #[test]
 fn fragments_in_fragments_are_joined_from_outside() {
     let inner_data = data(Version::V4, 600, 27);

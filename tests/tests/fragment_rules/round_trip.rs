@@ -1,5 +1,5 @@
-//! Round trips: fragments are reassembled to the original packet, and a reassembled packet is split into the original
-//! fragments.
+//! Tests round trips: fragments are reassembled into the original packet, and a reassembled packet is split into the
+//! original fragments.
 
 use grosso::{
     Meta,
@@ -70,7 +70,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         let packet = if is_v6 {
             let packet = ip.ipv6(|ip| ip);
             let packet = if random.one_in(2) { packet.destination_options(|d| d) } else { packet };
-            // In one case out of four, the next header is an authentication header, for which the engine has no view.
+            // In one case out of four, the next header is an authentication header, which the engine does not parse.
             if random.one_in(4) {
                 packet.destination_options(|d| d.next_header(51))
             } else {
@@ -114,7 +114,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
 }
 
-/// Tests that the identification and the length of the largest fragment are sufficient to recreate the same fragments
+/// Tests that knowing the identification and the largest fragment's length suffices to recreate the same fragments
 /// (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {
@@ -141,8 +141,7 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
     assert!(cut > 200, "only {cut} had fragments");
 }
 
-/// Tests IPv4 with options, and IPv6 with extension headers in every order, which precede the fragments or are inside
-/// them.
+/// Tests IPv4 with options, and IPv6 with extension headers in every order, before or after the fragment header.
 #[test]
 fn options_and_extension_headers_in_every_order_come_back() {
     let mut packets = vec![];
@@ -180,8 +179,8 @@ fn options_and_extension_headers_in_every_order_come_back() {
     assert!(joined > 40, "only {joined} had fragments");
 }
 
-/// Tests that a partial checksum is completed before fragmentation, that the sums of fragments are added up, and that a
-/// datagram counts as verified if a device has verified every fragment.
+/// Tests that partial checksums are completed before fragmentation, that the sums of fragments are added up, and that a
+/// datagram counts as verified if a device has verified each of its fragments.
 #[test]
 fn checksum_states_survive_both_ways() {
     let mut joined = 0;

@@ -1,6 +1,6 @@
-//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict with and without it. If a
-//! fragment of another datagram arrives in between, the shortcut is not used: the headers are parsed from the start,
-//! and the datagram is looked up.
+//! Tests the shortcut for consecutive fragments of a datagram: each fragment gets the same verdict with and without it.
+//! The shortcut is avoided by pushing a fragment of another datagram in between, so that the headers are parsed from
+//! the start and the datagram is looked up.
 
 use grosso::{
     Meta,
@@ -13,7 +13,7 @@ use grosso_testkit::{Packet, oracle, random::Random};
 
 use super::data;
 
-/// Returns fragments, valid and invalid, of one key and a few others, with metadata from devices.
+/// Returns valid and invalid fragments of one datagram and a few others, with device metadata.
 fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     let version = *random.choose(&Version::ALL);
     let len = random.within(200, 3000);

@@ -1,4 +1,4 @@
-//! G1 to G8: the table, the link layer, and the packets that can be in a train.
+//! Tests rules G1 to G8: the flow table, the link layer, and which packets can be in a train.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -80,8 +80,8 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Tests that Ethernet addresses do not belong to the flow (a difference from Linux): no packet overtakes another when
-/// the path changes to another router.
+/// Tests that Ethernet addresses do not identify a flow (unlike in Linux): no packet overtakes another if the path
+/// moves to another router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
     let frames = Path::Ipv4.train(&[100; 4], |index, s| {
@@ -134,7 +134,7 @@ fn g05_mpls_merges() {
     assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
 }
 
-/// Tests a service chain: its path and its index identify the flow, so packets of each chain position merge even if
+/// Tests a service chain: its path and index are part of the flow, so the packets at each chain position merge even if
 /// they alternate on one wire. Any other difference in the header ends the train.
 #[test]
 fn g05_nsh_merges() {
@@ -225,7 +225,7 @@ fn g06_vlan_identifier_is_part_of_the_flow() {
     assert_payloads(&interleaved, &[200, 200]);
 }
 
-/// Tests that the priority is compared but does not belong to the flow (a difference from Linux): one connection keeps
+/// Tests that the VLAN priority is compared but does not identify a flow (unlike in Linux), so that a connection keeps
 /// its order.
 #[test]
 fn g06_interleaved_vlan_priorities_keep_the_order() {
@@ -291,7 +291,7 @@ fn g08_udp_superframes_pass() {
     assert_eq!(superframes(udp, |_| ()).0, [Verdict::Passed(Pass::Superframe); 2]);
 }
 
-/// Tests superframes with CWR only on the first segment: a train of them cannot be described.
+/// Tests superframes with CWR only on the first segment: metadata cannot describe a train of them.
 #[test]
 fn g08_superframes_with_cwr_on_the_first_segment_pass() {
     let cwr = |before| {

@@ -1,4 +1,4 @@
-//! TCP receive coalescing, rule by rule: `linux-offloads` section 1.
+//! Tests TCP receive coalescing rule by rule: `linux-offloads` section 1.
 
 mod link;
 mod network;

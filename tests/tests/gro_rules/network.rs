@@ -1,4 +1,4 @@
-//! G10 to G23: IPv4 and IPv6.
+//! Tests rules G10 to G23: IPv4 and IPv6.
 
 use grosso::{
     Profile, Verdict,
@@ -13,7 +13,7 @@ use grosso_testkit::{
     headers::{Extension, Ipv4, Ipv6},
 };
 
-/// Changes the second of three segments. Asserts the verdict on it, that the order is kept, and that the third segment
+/// Changes the second of three segments, and asserts its verdict, that the order is kept, and that the third segment
 /// does not merge with the first.
 #[track_caller]
 fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdict) {
@@ -180,8 +180,8 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because segmentation could
-/// not restore a random one.
+/// Tests that the identification is compared even if DF is set, unlike in Linux before 6.18 (G14a), because
+/// segmentation could not restore a random one.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];
@@ -201,8 +201,8 @@ fn g15_the_first_header_survives() {
     unchanged(26..50); // Addresses, TCP up to the checksum.
 }
 
-/// Tests that the flow label is compared but does not belong to the flow, whereas Linux would build two aggregates. A
-/// sender may change the label within a connection, and the connection must keep its order.
+/// Tests that the flow label is compared but does not identify a flow; Linux would build two aggregates. A sender may
+/// change the label within a connection, which must still keep its order.
 #[test]
 fn g20_interleaved_flow_labels_keep_the_order() {
     let frames = Path::Ipv6
@@ -254,9 +254,8 @@ fn g21_equal_extension_headers_merge() {
     });
 }
 
-/// Tests for a bug that random frames revealed, with the fast tiers off and on: if the last option of a packet was
-/// truncated, the home address at the same offset of the next packet was not included in its checksum (RFC 6275 section
-/// 6.3).
+/// Tests for a bug that random frames revealed, with the fast tiers off and on: if the last option in a packet was
+/// truncated, a home address at the same offset in the next packet was left out of the checksum (RFC 6275 section 6.3).
 #[test]
 fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
     const HOME: [u8; 16] = [0xfd; 16];

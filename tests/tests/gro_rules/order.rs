@@ -1,4 +1,4 @@
-//! Tests of rules G75 to G77: the order of deliveries, and superframes that arrive between packets.
+//! Tests rules G75 to G77: the order of deliveries, and superframes that arrive between packets.
 
 use core::num::NonZeroU16;
 
@@ -34,7 +34,7 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// IPv4 packets that cannot be in a train, or never merge with a held packet. (If the header length is too short, the
+/// IPv4 packets that cannot be in a train, or never merge with a held packet. (If the header length is too small, the
 /// addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
@@ -70,7 +70,7 @@ const UDP: &[Ineligible] = &[
     ("ttl", |s| s.ttl(99)),
 ];
 
-/// Returns the wire packets of a poll, in the order of delivery.
+/// Returns the wire packets that result from a poll, in order of delivery.
 fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     coalesce(frames).iter().flat_map(segment).collect()
 }
@@ -159,8 +159,8 @@ fn g76_across_flows_a_finished_train_leaves_first() {
     assert_eq!(payload_lengths(&delivered), [200, 100]);
 }
 
-/// Returns a frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with
-/// segments of 100.
+/// Returns a frame with `len` bytes of payload at offset `before`. If it has more than 100 bytes, it is a superframe
+/// with 100-byte segments.
 fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
     let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
@@ -201,8 +201,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// Returns the verdict on a superframe of two packets that follows another such superframe. `units` has the first
-/// identification of each superframe, and whether its identifications are fixed instead of incrementing.
+/// Returns the verdict on a superframe of two packets that follows another such superframe. For each, `units` has the
+/// first identification, and whether identifications are fixed instead of incrementing.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {
@@ -267,7 +267,8 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     }
 }
 
-/// Tests that a reassembled datagram never merges, because it will be fragmented again, with its own identification.
+/// Tests that a reassembled datagram never merges, because it will be fragmented again and needs its own
+/// identification.
 #[test]
 fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
     for path in [Path::Ipv4, Path::Ipv6] {

@@ -152,7 +152,7 @@ fn bypassed() -> Pass {
     }
 }
 
-/// Returns the reason why the packet of a second flow passes if there is room for only one flow.
+/// Returns the reason why the packet of a second flow passes unmerged if there is room for only one flow.
 fn without_a_place() -> Pass {
     let mut profile = Profile::inet_lro();
     profile.limits.flows = 1;
@@ -164,7 +164,8 @@ fn without_a_place() -> Pass {
     }
 }
 
-/// Returns, for each reason, the frames of a flow under reordering repair. The last frame passes for this reason.
+/// Returns the frames of a flow under reordering repair for each of two reasons. The last frame passes unmerged for
+/// this reason.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
     [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
@@ -345,8 +346,8 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// Tests a train that was delivered because the cache of header stacks was full. The next packet's headers get the
-/// position in the cache that the train's headers had, but the train must no longer be found.
+/// Tests a train that was delivered because the cache of header stacks was full. The next packet's headers take over
+/// the train's position in the cache, but the packet must not find the old train there.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();
@@ -406,7 +407,7 @@ fn every_reason_to_close_is_produced() {
     assert_eq!(produced, BTreeSet::from_iter(Close::ALL.iter().copied()));
 }
 
-/// Tests that an outer checksum verified by the device gives the sum that the inner checksum covers: the inner checksum
+/// Tests that an outer checksum verified by the device yields the sum of the inner packet, so that the inner checksum
 /// is verified without reading the payload.
 #[test]
 fn c30_a_verified_checksum_around_a_packet_verifies_the_inner_one() {

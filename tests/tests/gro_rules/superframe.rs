@@ -1,4 +1,4 @@
-//! G50 to G66: fields and size limits of a superframe.
+//! Tests rules G50 to G66: the fields and size limits of superframes.
 
 use grosso::{
     Profile, Verdict,
@@ -185,8 +185,7 @@ fn g64_limit_on_segments_of_a_profile() {
     assert_eq!(payload_lengths(&coalesce_with(profile, &frames)), [300, 300, 100]);
 }
 
-/// Tests the limit of the pool of parts, where Linux continues in a second list. A full pool ends the train like a
-/// mismatch.
+/// Tests that a full pool of parts ends the train, as a mismatch does. Linux would continue in a second list.
 #[test]
 fn g65_full_pool_of_parts_closes_the_train() {
     let mut profile = Profile::linux();

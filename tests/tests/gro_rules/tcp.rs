@@ -1,4 +1,4 @@
-//! G30 to G40: TCP.
+//! Tests rules G30 to G40: TCP.
 
 use grosso::{
     Frame, Profile, Verdict,
@@ -12,8 +12,8 @@ use grosso_rig::{
 };
 use grosso_testkit::headers::Tcp;
 
-/// Asserts the verdict on the second of three segments after a change, that the segments keep their order, and that the
-/// third one does not merge with the first.
+/// Changes the second of three segments, and asserts its verdict, that the order is kept, and that the third segment
+/// does not merge with the first.
 #[track_caller]
 fn assert_second(change: impl Fn(Tcp) -> Tcp + Copy + 'static, verdict: Verdict) {
     for path in Path::PLAIN {
@@ -80,8 +80,8 @@ fn g31_ports_make_the_flow() {
     }
 }
 
-/// Tests every bit of the word with data offset and flags, except FIN, PSH, SYN, RST and URG, which have separate
-/// rules.
+/// Tests every bit in the word that contains data offset and flags, except FIN, PSH, SYN, RST and URG, which have
+/// separate rules.
 #[test]
 fn g32_reserved_bits_and_flags_differ() {
     for bits in [0x800, 0x400, 0x200, Tcp::AE, Tcp::CWR, Tcp::ECE] {

@@ -1,4 +1,4 @@
-//! Tests of rules G70 to G74: when trains are delivered.
+//! Tests rules G70 to G74: when trains are delivered.
 
 use grosso::{Frame, Profile, coalesce::reason::Close};
 use grosso_rig::{

@@ -1,5 +1,5 @@
-//! S1, S2 and S48: the features that a device needs to accept a superframe, and the work that software does without
-//! these features.
+//! Tests rules S1, S2 and S48: the features that a device needs to accept a superframe, and the work left for software
+//! without them.
 
 use grosso::{
     Meta,
@@ -76,8 +76,8 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Tests headers for which ethtool has no name, so a device either repeats the header unparsed or gets segmented
-/// packets. A kernel accepts such a superframe from a TAP device, and drops it if it has to segment it.
+/// Tests headers for which ethtool has no feature name: a device either repeats such a header unparsed or gets
+/// segmented packets. A kernel accepts such a superframe from a TAP device, but drops it if it has to segment it.
 #[test]
 fn s01_no_feature_names_a_service_header_a_label_or_a_session() {
     for frame in [

@@ -1,4 +1,4 @@
-//! S60 to S62: fragmentation of packets that are not superframes.
+//! Tests rules S60 to S62: fragmenting packets that are not superframes.
 
 use core::num::NonZeroU16;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const ID: u32 = 0x0a0b_0c0d;
 
-/// Returns the metadata of a packet that arrived in fragments of at most `largest` bytes.
+/// Returns metadata for a packet that arrived in fragments of at most `largest` bytes.
 fn came_in(largest: u16) -> Meta {
     let largest = NonZeroU16::new(largest);
     let fragmented = largest.map(|largest| Fragmented { largest, identification: ID });
@@ -154,8 +154,8 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
-/// Tests that bytes beyond the PPPoE length are not part of the packet: a receiver truncates a packet to that length,
-/// and drops a packet whose IP header declares more (rule G5a).
+/// Tests that bytes beyond the PPPoE length are not part of the packet: a receiver truncates the packet to that length,
+/// and drops it if the IP header declares more (rule G5a).
 #[test]
 fn s60_bytes_that_pppoe_does_not_count_are_missing() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);

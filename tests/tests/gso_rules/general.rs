@@ -1,4 +1,4 @@
-//! S3 to S23: the superframes that can be segmented, and the fields of TCP and UDP that vary by packet.
+//! Tests rules S3 to S23: which superframes can be segmented, and which TCP and UDP fields vary by packet.
 
 use grosso::{
     checksum::Checksum,
@@ -134,8 +134,8 @@ fn s05_extension_headers_are_on_every_packet() {
     assert!(packets.iter().all(|packet| packet[54..78] == frame.bytes[54..78]));
 }
 
-/// Returns a superframe in the form that Linux built up to 6.19: the length does not fit into the IPv6 header, so a
-/// hop-by-hop header contains it.
+/// Returns a superframe as Linux up to 6.19 built it: the length does not fit into the IPv6 header, so a hop-by-hop
+/// header contains it.
 fn jumbo(len: usize) -> Superframe {
     let length = (len + 20 + 8) as u32;
     let option = [&[0xc2, 4][..], &length.to_be_bytes()].concat();
@@ -275,7 +275,7 @@ fn s14_checksums_are_right_for_every_state_of_the_superframe() {
     }
 }
 
-/// Tests a payload of two segments of 100 bytes, whose packets have a computed TCP checksum of zero.
+/// Tests a payload of two 100-byte segments. The TCP checksum of the first packet is computed as zero.
 #[test]
 fn s14_computed_zero_stays_zero_for_tcp() {
     let frame = |payload: &[u8]| {

@@ -1,4 +1,4 @@
-//! Segmentation, rule by rule: `linux-offloads` section 3.
+//! Tests segmentation rule by rule: `linux-offloads` section 3.
 
 mod device;
 mod fragments;

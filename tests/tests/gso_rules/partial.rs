@@ -1,4 +1,4 @@
-//! S47 and C40: packets whose checksums or headers the device completes.
+//! Tests rules S47 and C40: packets whose checksums or headers the device completes.
 
 use grosso::{
     Meta,
@@ -34,7 +34,7 @@ fn headers() -> Vec<Packet> {
     ]
 }
 
-/// Returns the packet after a device has completed its partial checksum.
+/// Completes the packet's partial checksum, as a device does.
 fn completed((mut packet, meta): Known) -> Vec<u8> {
     let Checksum::Partial { start, offset } = meta.checksum else { panic!("no partial checksum") };
     complete(&mut packet, start, offset).unwrap();
@@ -86,7 +86,8 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Tests that every length before the payload describes one segment, because the device repeats the headers unchanged.
+/// Tests that every length field before the payload describes one segment, because the device repeats the headers
+/// unchanged.
 // Rules: B5
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
@@ -106,7 +107,7 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// Tests that repeated headers lose no information: segmenting such a superframe again gives the same packets as
+/// Tests that repeated headers lose no information: segmenting a frame with repeated headers gives the same packets as
 /// segmenting the original in software.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {

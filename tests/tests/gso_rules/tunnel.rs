@@ -1,4 +1,4 @@
-//! S40 to S45: superframes in tunnels.
+//! Tests rules S40 to S45: superframes in tunnels.
 
 use grosso::{meta::IpLevels, segment::NoSegments};
 use grosso_rig::superframe::Superframe;

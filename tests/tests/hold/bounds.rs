@@ -5,7 +5,7 @@ use grosso::coalesce::{Hold, reason::Close};
 use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
 /// Tests a slow flow, which would be held forever if each packet restarted the timer. The controller does not hold a
-/// train at all if it does not expect the next packet in time.
+/// train at all unless it expects the next packet in time.
 #[test]
 fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
@@ -30,7 +30,7 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
 }
 
 /// Tests a receiver that cannot keep up: polls of 64 packets follow each other without a pause, so no timer expires,
-/// and every poll continues each train.
+/// and each poll continues every train.
 #[test]
 fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
     const POLL_NS: u64 = 6_000;
@@ -87,7 +87,7 @@ fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-/// Tests that the timer releases everything in time after traffic stops, and that no timer is left then.
+/// Tests that the timer releases everything in time after traffic stops, and that afterwards no timer is left.
 #[test]
 fn p25_all_is_out_in_time_when_traffic_stops() {
     for hold in HOLDS {

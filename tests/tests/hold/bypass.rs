@@ -1,4 +1,4 @@
-//! Tests the bypass of flows for which coalescing does not pay (P48).
+//! Tests that flows bypass coalescing if it does not pay off (P48).
 
 use grosso::{
     Meta, Profile, Verdict,
@@ -11,7 +11,7 @@ use grosso_wire::LinkType;
 
 use super::{MSS, packet};
 
-/// Returns a profile that observes ten packets and, if fewer than two of them merge, bypasses forty.
+/// Returns a profile that observes ten packets, and bypasses the next forty if fewer than two of the ten merge.
 fn bypassing() -> Profile {
     let bytes = |packets: u32| packets * packet(1, 0, MSS, |tcp| tcp).len() as u32;
     let mut profile = Profile::linux();
@@ -124,8 +124,8 @@ fn a_bypass_that_never_comes_about_changes_nothing() {
     }
 }
 
-/// Tests a size limit for a consumer with a small buffer: it applies to every train, and a longer superframe passes
-/// unchanged (P49).
+/// Tests the size limit that a consumer with a small buffer sets: it applies to every train, and longer superframes
+/// pass unchanged (P49).
 #[test]
 fn p49_a_consumer_with_a_small_buffer_sets_how_long_trains_are() {
     for size_bytes in [3_000, 9_000, 37_500] {

@@ -60,7 +60,7 @@ fn a_steady_flow_fills_its_trains() {
     world.assert_settled();
 }
 
-/// Tests the bound of the hold time for each round-trip time. On an unknown path the bound is the configured maximum.
+/// Tests the limit on the hold time for several round-trip times. On an unknown path, it is the configured maximum.
 #[test]
 fn the_round_trip_bounds_the_time() {
     for (round_trip_ns, bound_ns) in [
@@ -89,8 +89,8 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// Tests that the hold time is also limited by the time in which a superframe fills: 64 KiB of full packets, one every
-/// 123 ns.
+/// Tests that the hold time is also limited by the time that it takes to fill a superframe: 64 KiB of full packets, one
+/// every 123 ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -165,7 +165,7 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
 fn slow_start_keeps_trains_half_as_long() {
     let trains = rounds(&[80, 160, 320, 640, 640, 640]);
     let longest: Vec<u32> = trains.iter().map(|trains| longest(trains)).collect();
-    // The trains of each round are limited by the size of the previous round, and by whether that round had grown.
+    // The trains in each round are limited by the size of the previous round, and by whether it had grown.
     assert_eq!(longest, [2, 2, 5, 10, 20, 40]);
 }
 

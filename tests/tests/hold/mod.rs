@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 /// Number of payload bytes in a full packet.
 const MSS: usize = 1448;
 
-/// The longest hold time of these tests.
+/// The longest hold time in these tests.
 const HOLD_NS: u64 = 20_000;
 
 /// The longest round-trip time of a short path, where acknowledgment clocking does not limit trains.

@@ -1,10 +1,10 @@
 //! Tests how long trains become when many connections share a link.
 //!
-//! A full packet takes 1.23 us at 10 Gb/s, so 16 packets take 20 us and 44 packets take 54 us, regardless of the
-//! sender. A train of 15 packets within 20 us, or any train of 40 packets, is possible only if the packets of a sender
-//! arrive together. They do: TCP passes superframes of up to 44 packets to its device, and these packets leave back to
-//! back. Therefore each connection here sends bursts of 44 packets back to back, in random order, and the receiver
-//! polls at intervals.
+//! A full packet takes 1.23 us at 10 Gb/s, so 16 packets take 20 us and 44 packets take 54 us, whoever sends them. A
+//! train of 15 packets within 20 us, or any train of 40 packets, is possible only if the packets of a sender arrive
+//! together. They do: TCP passes superframes of up to 44 packets to its device, and these packets leave back to back.
+//! Therefore each connection here sends bursts of 44 packets back to back, in random order, and the receiver polls at
+//! intervals.
 
 use grosso::{
     Profile,
@@ -20,7 +20,7 @@ struct Wire {
     /// Time that a full packet takes on the link, in hundredths of a nanosecond.
     packet_ns_x100: u64,
     flows: u16,
-    /// Interval of the receiver's polls.
+    /// Interval between the receiver's polls.
     poll_ns: u64,
 }
 
@@ -31,7 +31,7 @@ const FORTY_GIGABIT: u64 = 30_750;
 const BURST: u64 = 44;
 
 impl Wire {
-    /// Returns the mean number of packets per train over `bursts` bursts, and the longest time for which a train was
+    /// Returns the mean number of packets per train over this many bursts, and the longest time for which a train was
     /// held.
     fn carry(self, profile: Profile, bursts: u64) -> (f64, u64) {
         let mut world = World::new(profile);
@@ -82,7 +82,7 @@ fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     }
 }
 
-/// Tests whole bursts, which arrive within 14 us at 40 Gb/s and within 54 us at 10 Gb/s.
+/// Tests whole bursts, which take 14 us to arrive at 40 Gb/s and 54 us at 10 Gb/s.
 #[test]
 fn trains_of_one_to_64_connections_have_forty_packets() {
     for (packet_ns_x100, hold_ns) in [(FORTY_GIGABIT, HOLD_NS), (TEN_GIGABIT, 100_000)] {

@@ -1,5 +1,5 @@
-//! The cases K1 to K36 from the kernel's `gro.c`, with the header stacks that the kernel uses, and K60 to K68 from its
-//! UDP scripts.
+//! Runs the cases K1 to K36 from the kernel's `gro.c`, with the kernel's header stacks, and K60 to K68 from its UDP
+//! scripts.
 
 use grosso::{Profile, coalesce::reason::Close, stats::CoalesceStats};
 use grosso_rig::{
@@ -163,7 +163,7 @@ fn k21_ip_frag4() {
     }
 }
 
-/// Checks the trains of segments whose innermost IPv4 headers have these identifications.
+/// Checks which trains result from segments whose innermost IPv4 headers have these identifications.
 #[track_caller]
 fn ids(df: bool, ids: &[u16], expected: &[usize]) {
     let change = |index: usize, s: Segment| {
@@ -236,8 +236,8 @@ fn large(path: Path) -> (usize, usize) {
     (4096 - path.ip_and_tcp_len(), 65535 - path.ip_and_tcp_len())
 }
 
-/// Returns full segments, a segment of `last` bytes, and another segment of `last` bytes at the position after a full
-/// segment.
+/// Returns full segments, then a segment of `last` bytes, and another such segment at the position that would follow a
+/// full one.
 fn large_train(path: Path, last: usize) -> Vec<Vec<u8>> {
     let (mss, max) = large(path);
     let full = max / mss;

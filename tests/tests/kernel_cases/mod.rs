@@ -1,4 +1,4 @@
-//! The cases of the kernel's own tests, by name: `linux-offloads` section 9.
+//! Runs the cases from the kernel's own tests, by name: `linux-offloads` section 9.
 
 mod checksum;
 mod coalesce;

@@ -48,7 +48,7 @@ impl Geometry {
     }
 }
 
-/// Asserts the lengths of the segments into which software splits the superframe, with a segment size of 1000 bytes.
+/// Asserts the lengths of the segments that software creates from the superframe with a segment size of 1000 bytes.
 #[track_caller]
 fn assert_segments(linear: usize, pieces: &'static [usize], expected: &[usize]) {
     let geometry = Geometry { linear, pieces };

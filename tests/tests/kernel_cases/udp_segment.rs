@@ -1,7 +1,7 @@
 //! K40 to K56: the segmentation cases of `udpgso.c` and `uso.py`.
 //!
-//! The errors of the socket (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the
-//! engine. It returns [`NoSegments::Whole`] for a send of one plain datagram, and segments everything else.
+//! The socket errors (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the engine. It
+//! returns [`NoSegments::Whole`] for a send of one plain datagram, and segments everything else.
 
 use grosso::segment::{NoSegments, Outgoing};
 use grosso_rig::superframe::{Superframe, lengths_behind};
@@ -15,9 +15,9 @@ use grosso_testkit::{
 const HEADERS_V4: usize = 14 + 20 + 8;
 /// Size of the Ethernet, IPv6 and UDP headers, in bytes.
 const HEADERS_V6: usize = 14 + 40 + 8;
-/// Maximum payload of a datagram for an Ethernet MTU.
+/// Maximum payload of an IPv4 datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
-/// Maximum payload of a datagram for an Ethernet MTU over IPv6.
+/// Maximum payload of an IPv6 datagram for an Ethernet MTU.
 const MSS_V6: usize = 1452;
 
 /// Returns the superframe of a UDP send of `len` bytes with segment size `size`.
@@ -176,8 +176,7 @@ fn k56_uso_with_checksums_left_to_the_device() {
     }
 }
 
-/// Tests that the repeated header has the length of one full segment, even without a remainder, because the device
-/// repeats it (B5).
+/// Tests that the length in the repeated header is that of one full segment, even if the payload divides evenly (B5).
 // Rules: S47, B5
 #[test]
 fn k56_uso_partial() {

@@ -61,7 +61,7 @@ pub(crate) struct Both {
 }
 
 impl Both {
-    /// Returns the deliveries of the kernel.
+    /// Returns the kernel's deliveries.
     pub(crate) fn kernel(&mut self, frames: &[Vec<u8>]) -> Answer {
         let delivered = self.kernel.coalesce(frames).unwrap_or_else(|error| panic!("{error}"));
         delivered.into_iter().fold(Answer::default(), Answer::with_delivered)
@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers. Linux leaves the checksums of the first packet there; they have
-/// no meaning, because segmentation recomputes them (rule S43).
+/// Clears the checksums in a superframe's GRE headers. Linux leaves the first packet's checksums there, but they are
+/// irrelevant, because segmentation recomputes them (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {

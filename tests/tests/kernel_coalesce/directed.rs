@@ -1,4 +1,5 @@
-//! A vector for each known difference, and vectors for the limits, which are the same in the kernel and the engine.
+//! Tests one vector for each known difference, and vectors for the limits, which are the same in the kernel and the
+//! engine.
 
 use std::collections::BTreeSet;
 
@@ -175,8 +176,8 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),
-        // The packet with the other label is a ninth flow for Linux, so it evicts a train. In the engine it belongs to
-        // flow 0, the most recent one, and ends the train of that flow.
+        // To Linux, the packet with the other label is a ninth flow, so it evicts a train. To the engine, it belongs to
+        // flow 0, the most recent one, and ends that flow's train.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
             let second = (1..8).map(|flow| labelled(flow, 1, 0));

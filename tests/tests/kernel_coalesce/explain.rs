@@ -18,7 +18,7 @@ pub(crate) struct Comparison {
     pub(crate) counts: Counts,
 }
 
-/// Counters of a comparison.
+/// Counters for a comparison.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) vectors: usize,
@@ -107,8 +107,8 @@ impl Comparison {
         difference(&self.both.kernel(frames), &self.both.engine(frames))
     }
 
-    /// Checks superframes that only the kernel or only the engine built. The other one must build the same superframe
-    /// if it gets only these packets, or a known difference must explain why it does not.
+    /// Checks superframes that only the kernel or only the engine built. Either the other one builds the same
+    /// superframe from these packets alone, or a known difference must explain why it does not.
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
@@ -119,8 +119,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // If the packets differ from the sent ones, the kernel lost information in the superframe, or treated
-            // tunnels as plain datagrams.
+            // If the packets differ from those sent, the kernel lost information in the superframe, or treated tunnels
+            // as plain datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);
@@ -191,8 +191,8 @@ impl Counts {
     }
 }
 
-/// Returns the packets of a vector that a superframe contains. The metadata does not describe how identifications vary
-/// (rule G14), so all possibilities are tried. None matches if the kernel treated a tunnel as a plain datagram.
+/// Returns the packets of a vector that a superframe contains. The metadata does not say how identifications vary (rule
+/// G14), so all possibilities are tried. None of them matches if the kernel treated a tunnel as a plain datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

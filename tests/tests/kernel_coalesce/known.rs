@@ -23,7 +23,7 @@ pub(crate) enum Known {
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
-    /// A GRE header has checksum and key.
+    /// A GRE header has both a checksum and a key.
     GreChecksumAndKey,
     /// A header is present that the running kernel does not parse.
     NotLookedInto,
@@ -33,11 +33,11 @@ pub(crate) enum Known {
     FinalAddress,
     /// The kernel compares identifications as before 6.18.
     OlderIdentification,
-    /// More flows arrive than a bucket has room for.
+    /// More flows arrive than fit into a bucket.
     Eviction,
 }
 
-/// The implementation that may merge packets that the other one keeps separate.
+/// Side that merges packets which the other side keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
@@ -64,7 +64,7 @@ impl Known {
         Self::Eviction,
     ];
 
-    /// Returns the numbers of the rules in `docs/rules.md`.
+    /// Returns the rule numbers in `docs/rules.md`.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             Self::UrgentPointer => "G33",
@@ -208,7 +208,7 @@ impl Suspect {
     }
 }
 
-/// Returns every suspect of a vector.
+/// Returns every suspect in a vector.
 pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     let identities = common_identities(frames);
     let mut suspects = Vec::new();
@@ -322,8 +322,7 @@ fn exact_flow(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((flow_of_parsed(&parsed)?.to_string(), identity(&parsed)))
 }
 
-/// Returns the fields, other than addresses and ports, that must be equal in one flow of Linux (rules G4, G6, G20, T2,
-/// T5, T21).
+/// Returns the fields, other than addresses and ports, that identify a flow in Linux (rules G4, G6, G20, T2, T5, T21).
 fn identity(parsed: &Parsed) -> Vec<u8> {
     let mut identity = Vec::new();
     for layer in &parsed.layers {

@@ -28,14 +28,14 @@ use self::both::Both;
 use self::explain::{Comparison, Counts};
 use self::known::Reach;
 
-/// Number of vectors of a test; a vector takes a millisecond, and one with a difference a little more.
+/// Number of vectors per test. A vector takes a millisecond, or a little longer if there is a difference.
 const VECTORS: u64 = 600;
 /// A TAP refuses frames shorter than an Ethernet header (rule V1), and the kernel drops a truncated VLAN tag.
 const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The network layers whose pseudo-header contains addresses that differ from those in the IP header.
+/// Network layers for which the addresses in the pseudo-header differ from those in the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// The tunnels that the kernel parses without a tunnel device, and VXLAN.
@@ -111,7 +111,8 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Returns up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
+/// Returns up to one poll of frames from one to six flows whose headers the kernel parses. Half of the flows are in a
+/// tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

@@ -1,4 +1,4 @@
-//! Ports on devices and sockets of the running kernel.
+//! Tests ports that use the running kernel's devices and sockets.
 
 mod live_path;
 mod unix_port;

@@ -1,4 +1,4 @@
-//! Ports on Unix sockets. The peer program is implemented here, from the descriptions of the formats.
+//! Tests ports on Unix sockets. The peer program is implemented here, from the documented formats.
 
 #![cfg(target_os = "linux")]
 
@@ -255,7 +255,7 @@ fn a_program_that_hangs_up_is_counted_and_the_next_one_is_met() {
         for round in 1..=3_u64 {
             let mut peer = Peer::connect(kind, &place, &format!("peer{round}"));
             peer.send(&frame(2));
-            // Datagram sockets have no end of stream, so the port detects only at its next check that the peer has
+            // Datagram sockets have no end of stream, so the port notices only at its next check that the peer has
             // closed.
             assert_eq!(arrived(&mut port, round << 40).len(), 1, "{kind:?} {round}");
             transmit(&mut port, &frame(3), &Meta::default());
@@ -324,7 +324,7 @@ fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(other_user).join().unwrap())
 }
 
-/// Returns a directory of another user, and a socket of that user which no other user may open.
+/// Returns a directory that belongs to another user, and a socket in it that only that user may open.
 fn place_of_alice() -> Option<(Place, UnixDatagram)> {
     if !geteuid().is_root() {
         println!("skipped: only root can become another user");
@@ -348,7 +348,8 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
         let replace = || {
             fs::remove_file(&name).unwrap();
             match is_hard {
-                // The kernel lets users create hard links to files of others, unless fs.protected_hardlinks forbids it.
+                // The kernel lets users create hard links to other users' files, unless fs.protected_hardlinks forbids
+                // it.
                 true => fs::hard_link(&target, &name).unwrap(),
                 false => as_alice(|| symlink(&target, &name).unwrap()),
             }
@@ -477,7 +478,8 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
 }
 
 /// Tests superframes with a very large number of packets. The port delivers only one of them per call, because
-/// segmenting it takes as long as segmenting many others, and packets for which there is no room have to be kept.
+/// segmenting it takes as long as segmenting many normal ones, and packets that do not fit into the next port have to
+/// be kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {
@@ -498,8 +500,8 @@ fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     }
 }
 
-/// Tests frames that a path would already have segmented and completed. The port must not send them, because it has no
-/// header in which to describe them.
+/// Tests frames that a path would already have segmented and completed. The port must not send them, because without a
+/// header it cannot describe them.
 #[test]
 fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
     for kind in KINDS {
@@ -533,8 +535,8 @@ fn random_bytes_and_random_headers_stop_nothing() {
     let role = UnixRole::Listen { mode: MODE };
     let options = place.options(UnixKind::Stream, Some(Form::Buffers), role);
     let mut port = UnixPort::open(&options).unwrap();
-    // A child process that another test has forked and that has not yet called `execve` holds a copy of each
-    // descriptor. The test holds such copies on purpose.
+    // If another test has forked a child that has not called `execve` yet, the child holds a copy of each descriptor.
+    // This test holds such copies on purpose.
     let mut copies = Vec::new();
     for disconnected in 1..=300 {
         let mut stream = UnixStream::connect(place.path("port")).unwrap();
@@ -547,7 +549,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
         } else {
             for _ in 0..20 {
                 let mut bytes = [random.bytes(12), frame(random.below(3000))].concat();
-                // Only defined flags and types are used, so that more than the first check is tested.
+                // Only defined flags and types are used, so that frames get past the first check.
                 (bytes[0], bytes[1]) = (random.below(8) as u8, random.below(8) as u8);
                 stream.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
                 stream.write_all(&bytes).unwrap();

@@ -68,8 +68,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Opens a device and a driver with these features. If `driver_connects`, the driver connects to the device,
-    /// otherwise the device connects to the driver.
+    /// Opens a device and a driver with these features. If `driver_connects` is set, the driver connects to the device,
+    /// otherwise the device to the driver.
     fn new(offered: Features, wanted: Features, driver_connects: bool) -> Self {
         let (folder, path) = folder();
         let open = |side, connects, features| {
@@ -221,7 +221,7 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // The driver does not connect to this path, because it belongs to another socket.
+    // The driver does not connect to this device, because its socket has a different path.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
@@ -304,13 +304,13 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     }
 }
 
-/// A malicious device that shares the memory of a driver, and writes into it directly.
+/// A malicious device that shares a driver's memory and writes into it directly.
 struct Ill {
     listener: UnixSocket,
     socket: Option<UnixSocket>,
     port: VhostPort,
     said: Vec<Message>,
-    /// Current time of the port.
+    /// Current time, as passed to the port.
     now_ns: u64,
     _folder: TempDir,
 }

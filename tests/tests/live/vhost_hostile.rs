@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Runs work that may hang in a separate thread, so that the test fails instead of hanging.
+/// Runs work in a separate thread, so that the test fails instead of hanging if the work hangs.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(work);
     until(|| thread.is_finished());
@@ -101,7 +101,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         (0..10).for_each(|_| assert!(front.give(2000, Shape::Direct(1))));
         let long = frame(30_000);
         let second = 1_000_000_000;
-        // The frame starts to wait at the first attempt, and is dropped after a second.
+        // The frame starts waiting at the first attempt, and is dropped after a second.
         for (now_ns, result, given_up) in [
             (5, Transmitted::NoRoom, 0),
             (second + 4, Transmitted::NoRoom, 0),
@@ -136,7 +136,7 @@ fn a_path_goes_on_behind_a_frame_that_never_fits() {
             got = other.received();
             got.is_some()
         });
-        // The checksum of the frame may be left to the guest.
+        // The frame's checksum may be left to the guest.
         assert_eq!(got.map(|got| got.len()), Some(12 + frame(9).len()));
         machines.stop();
     }
@@ -193,7 +193,7 @@ fn table(regions: &[[u64; 4]]) -> Vec<u8> {
 #[test]
 fn memory_that_is_too_much_or_none_is_refused_by_name() {
     let sparse = front_end::sparse(1 << 41).unwrap();
-    // This descriptor is read-only, and its file system is one whose pages another program might provide.
+    // This descriptor is read-only, and on a file system whose pages another program might provide.
     let on_disk = File::open("/proc/self/exe").unwrap();
     let small = |number: u64| [number << 20, 1 << 20, number << 20, 0];
     let nine = core::array::from_fn::<_, 9, _>(|number| small(number as u64));

@@ -1,5 +1,5 @@
-//! Two VMs with every combination of features, and a path between them. Each VM receives only what it accepts, and all
-//! streams and datagrams arrive completely.
+//! Tests a path between two VMs with every combination of features. Each VM receives only frames that it accepts, and
+//! all streams and datagrams arrive completely.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ const USO: [u64; 2] = [1 << 54 | 1 << 55, 1 << 56];
 const WORDS: [u64; 4] = [CSUM[0] | CSUM[1], TSO[0] | TSO[1], USO[0] | USO[1], MERGEABLE];
 /// Payload length of a superframe.
 const PAYLOAD_BYTES: usize = 30_000;
-/// Payload length of each packet of a superframe.
+/// Payload length of each packet in a superframe.
 const SEGMENT_BYTES: usize = 1200;
 
 /// TCP or UDP, over an IP version.
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns the feature bits that permit these superframes, either of a guest or of its device.
+    /// Returns the feature bit that permits these superframes: the guest's or the device's.
     fn bits(self, side: usize) -> u64 {
         match (self.is_tcp, self.is_ipv4, side) {
             (true, true, 0) => 1 << 7,
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Returns the offsets of the TCP or UDP header and of the payload.
+    /// Returns the offsets of the transport header and the payload.
     fn places(self) -> (usize, usize) {
         let transport = if self.is_ipv4 { 34 } else { 54 };
         (transport, transport + if self.is_tcp { 20 } else { 8 })
@@ -140,7 +140,7 @@ impl Kind {
         frame[payload..].chunks(size).map(<[u8]>::to_vec).collect()
     }
 
-    /// Sends one superframe, or its packets, and receives until everything has arrived, in as many frames as expected.
+    /// Sends one superframe, or its packets, and receives until everything has arrived. Asserts the number of frames.
     fn crosses(self, from: &mut FrontEnd, to: &mut FrontEnd, what: &str) {
         let room = if to.chosen & MERGEABLE == 0 { 66_000 } else { 2000 };
         while to.give(room, Shape::Direct(1)) {}
@@ -188,7 +188,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // Each endpoint spends time waiting for the kernel, so the pairs of VMs run in parallel.
+    // The endpoints spend much of their time waiting for the kernel, so the pairs of VMs run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

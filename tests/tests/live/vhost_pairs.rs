@@ -1,4 +1,4 @@
-//! Tests the device of a VM that has several pairs of rings.
+//! Tests the device of a VM that has several queue pairs.
 
 #![cfg(target_os = "linux")]
 
@@ -37,7 +37,7 @@ fn give_all(front: &mut FrontEnd) {
     }
 }
 
-/// Returns the numbers of the frames of each flow in the buffers of a pair, in order.
+/// Returns the frame numbers received in the buffers of a queue pair, in order, for each flow.
 fn received(front: &mut FrontEnd, pair: usize) -> BTreeMap<u16, Vec<u8>> {
     front.pair = pair;
     let mut flows: BTreeMap<u16, Vec<u8>> = BTreeMap::new();

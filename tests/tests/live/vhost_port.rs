@@ -1,5 +1,5 @@
-//! Tests the port that acts as a VM's device. The front end and the driver are implemented here, from the descriptions
-//! of the formats.
+//! Tests the port that acts as a VM's device. The front end and the driver are implemented here, from the documented
+//! formats.
 //!
 //! Longer than 600 lines: all cases share one front end and its driver.
 
@@ -51,7 +51,7 @@ const SHAPES: [Shape; 5] =
 const GUEST_TSO4: u64 = 1 << 7;
 /// Feature bit of a guest that accepts partial checksums.
 const GUEST_CSUM: u64 = 1 << 1;
-/// Length of the headers of TCP over IPv4 here.
+/// Length of the Ethernet, IPv4 and TCP headers in these tests.
 const HEADERS_LEN: usize = 54;
 
 pub(crate) struct Bench {
@@ -126,7 +126,7 @@ pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };
-    // A path also polls again until the port has requested a notification, and only then sleeps.
+    // Like a path, this polls again until the port has requested a notification.
     while port.receive(0, 64, each).unwrap() > 0 || port.deadline() == Some(0) {}
     port.recycle_all(&mut buffers);
     frames
@@ -260,8 +260,8 @@ fn a_guest_without_buffers_makes_the_port_wait_without_loss() {
     }
 }
 
-/// Tests the first notification of the driver, which is always sent: the previous back end may have died after it used
-/// an entry and before it signaled this.
+/// Tests the first notification to the driver, which is always sent: the previous back end may have died after using an
+/// entry but before signaling it.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {

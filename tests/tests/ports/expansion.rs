@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments on the data path: an acknowledgment of a train is replaced by the acknowledgments that
-//! the host would have sent for the train's packets.
+//! Tests acknowledgment expansion on the data path: an acknowledgment of a train is replaced by the acknowledgments
+//! that the host would have sent for the train's packets.
 
 use grosso::{
     Frame, Meta,
@@ -53,7 +53,7 @@ fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// Returns the acknowledgment numbers of the frames, in packets.
+/// Returns the acknowledgment numbers in the frames, counted in packets.
 fn acknowledged(frames: &[(Vec<u8>, Meta)]) -> Vec<u32> {
     frames.iter().map(|(frame, _)| number(frame) / LEN).collect()
 }
@@ -131,7 +131,7 @@ impl Bench {
         to_wire.poll_shared(inside, outside, 0, shared).unwrap();
     }
 
-    /// Sends `packets` packets, which become one train. The host first acknowledges the packets before the train, and
+    /// Sends this many packets, which become one train. The host acknowledges first the packets before the train, and
     /// then all packets.
     fn stretch(&mut self, packets: u32) {
         (0..packets).for_each(|i| send(&mut self.server, &data(i), Meta::default()));

@@ -45,7 +45,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// Deliveries of a data path behind an impaired wire, and the number of received packets with a wrong checksum.
+/// Frames delivered by a data path behind an impaired wire, and the number of received packets with a wrong checksum.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,
@@ -93,7 +93,7 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     Outcome { frames, damaged, stats: *direction.coalesce_stats().unwrap() }
 }
 
-/// Returns the packets of a superframe with complete checksums.
+/// Segments a superframe into packets with complete checksums.
 fn cut(frame: &[u8], meta: &Meta) -> Vec<Vec<u8>> {
     let (slices, ports) = ([frame], Ports::ASSIGNED);
     let mut segments =

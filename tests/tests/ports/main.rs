@@ -1,4 +1,4 @@
-//! Ports and stages in memory, and paths between them.
+//! Tests ports and stages in memory, and paths between them.
 
 mod around;
 mod expansion;

@@ -1,4 +1,5 @@
-//! Tests a data path between ports in memory: it does exactly the work that the features require, and loses no packet.
+//! Tests a data path between ports in memory: it does exactly the work that the ports' features require, and loses no
+//! packet.
 
 use grosso::{
     Frame, Meta,
@@ -135,8 +136,8 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
     assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
     assert_eq!((stats.rx_checksums[RxCsum::None as usize], stats.tx_partial), (40, 1));
 
-    // The superframe is segmented for a plain wire with room for few packets, and is forwarded unsplit to a port that
-    // accepts it.
+    // The superframe is segmented for a plain wire that has room for only a few packets, and forwarded unsplit to a
+    // port that accepts it.
     for (features, frames_max, sent) in [(Features::NONE, 3, 40), (tcp_offloads(), 1000, 1)] {
         let mut path = Bench::new(features, frames_max);
         path.offer(&superframe, meta);

@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports};
 
-/// A receiver of frames with these features. A flush may change the features, and then also makes room.
+/// A port that receives frames and has these features. A flush may change the features, and then also makes room.
 struct Guest {
     features: Features,
     at_flush: Vec<Features>,

@@ -1,4 +1,5 @@
-//! A data path on a separate thread, between ports in memory: when it sleeps, and how it measures round-trip times.
+//! Tests a data path on a separate thread, between ports in memory: when it sleeps, and how it measures round-trip
+//! times.
 #![cfg(unix)]
 
 use std::cell::{Cell, RefCell};
@@ -87,7 +88,7 @@ impl Port for Lingering {
     }
 }
 
-/// Runs frames through a path that holds their trains, and leaves the path open until a number of frames has been
+/// Runs frames through a path that holds their trains, and keeps the path open until this many frames have been
 /// delivered. Returns the number of sleeps and the frames delivered.
 fn run(
     hold: Hold,
@@ -150,8 +151,8 @@ fn one_timer_serves_all_held_trains() {
     assert!(sleeps < 50, "{sleeps}");
 }
 
-/// Tests that round-trip times measured from requests in one direction and replies in the other limit the time for
-/// which replies are held.
+/// Tests that round-trip times, measured between requests in one direction and replies in the other, limit how long
+/// replies are held.
 #[test]
 fn both_directions_give_the_round_trip_time() {
     const ROUND_TRIP_NS: u64 = 160_000;

@@ -64,8 +64,8 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets belong to the first session and one to the second. One packet found no free entry, and the
-    // acknowledgment belongs to no session.
+    // Three packets belong to the first session and one to the second. One packet found no free session, and the
+    // acknowledgment belongs to none.
     assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (4, 2, 1));
 }
 
@@ -80,7 +80,7 @@ fn l15_no_superframe_exceeds_either_limit() {
     assert_eq!(packets(&poll(Profile::inet_lro(), &short).0), [64, 36]);
 }
 
-/// Returns the number of frames delivered for packets of `flows` flows in turn, in two polls of ten rounds each.
+/// Returns the number of frames delivered when this many flows take turns, in two polls of ten rounds each.
 fn handed_up(profile: Profile, flows: u16) -> usize {
     let mut engine = Engine::new(profile);
     for start in [0, 10] {
@@ -95,8 +95,8 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
     engine.delivered.len()
 }
 
-/// Tests the session list of the original, which has eight entries. While it is full, packets of other flows are
-/// delivered alone. Of sixteen flows, eight are therefore delivered as two superframes each, and the others as twenty
+/// Tests the original's session list, which has eight entries. While it is full, packets of further flows are delivered
+/// one by one. Of sixteen flows, eight are therefore delivered as two superframes each, and the others as twenty
 /// packets each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {

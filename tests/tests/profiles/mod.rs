@@ -1,5 +1,5 @@
-//! The profiles of other receive offloads: the packets that they merge, the packets that they leave unmerged, and the
-//! information that their trains lose.
+//! Tests the profiles of other receive offloads: which packets they merge, which they leave unmerged, and what
+//! information their trains lose.
 
 mod any;
 mod freebsd;
@@ -48,7 +48,7 @@ fn data(count: usize) -> Vec<Vec<u8>> {
 }
 
 /// Returns the deliveries and verdicts of a profile for one poll, after these checks: each buffer is returned, no
-/// packet is lost, and the headers of deliveries are correct after a device has completed them.
+/// packet is lost, and delivered headers are correct after a device has completed their checksums.
 fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
     // Without batching, the verdict on a packet is known at once.
     profile.batch = Batch::AsItCame;

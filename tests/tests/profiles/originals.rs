@@ -1,5 +1,5 @@
-//! Compares each profile with a literal model of the original: trains and delivered packets must be equal, except for
-//! documented departures.
+//! Compares each profile with a literal model of the original implementation: trains and delivered packets must be
+//! equal, except for documented departures.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the packets; a factor of 10 makes 100,000 per profile.
 
@@ -102,14 +102,13 @@ fn assert_agree<O: Original>(profile: &Profile, connections: u16) {
     assert!(longest >= 45, "{longest}");
 }
 
-/// Returns one line per delivery, for the message of a failed test.
+/// Returns one line per delivery, for the failure message.
 fn listed(all: &[Delivered]) -> String {
     let line = |out: &Delivered| format!("{} {}", out.packets, described(&out.bytes));
     all.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Returns one line for each packet of a connection and for each fragment from its source, and one line for the end of
-/// each poll.
+/// Returns a line for each packet of a connection, each fragment from its source, and each end of a poll.
 fn pushed(key: &[u8], frames: &[Vec<Vec<u8>>]) -> String {
     let mut text = String::new();
     for poll in frames {
@@ -171,7 +170,7 @@ fn freebsd_decides_as_its_original() {
 /// The name of a rule, and a change to it.
 type Edit = (&'static str, fn(&mut Profile));
 
-/// Tests that the comparison would find a profile that differs in a single rule.
+/// Tests that the comparison detects a profile that differs in a single rule.
 #[test]
 fn a_single_other_rule_is_found() {
     fn assert_found<O: Original>(profile: &Profile, edits: &[Edit]) {

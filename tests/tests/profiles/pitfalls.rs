@@ -1,4 +1,4 @@
-//! Cases in which other implementations lose or reorder packets, tested on every profile.
+//! Tests every profile in cases in which other implementations lose or reorder packets.
 
 use grosso::coalesce::reason::NoMerge;
 

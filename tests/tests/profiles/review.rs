@@ -10,7 +10,7 @@ fn both() -> [Profile; 2] {
     [Profile::inet_lro(), Profile::inet_lro_2007(9000)]
 }
 
-/// Returns a frame as delivered by a device that sums received frames: with the sum of all bytes after the link header.
+/// Returns a frame as delivered by a device that computes checksums: with the sum of all bytes after the link header.
 fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     let checksum = Checksum::Complete { sum: sum(&buffer[link_len..]) };
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }
@@ -156,7 +156,7 @@ fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     }
 }
 
-/// Returns the total length of the IP header.
+/// Returns the total length in the IP header.
 fn number_of_ip(out: &Out) -> u64 {
     u64::from(u16::from_be_bytes([out.bytes[16], out.bytes[17]]))
 }

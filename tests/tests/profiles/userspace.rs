@@ -1,4 +1,4 @@
-//! Receive coalescing of userspace libraries and NICs: DPDK, wireguard-go, the 82599.
+//! Tests receive coalescing as in userspace libraries and NICs: DPDK, wireguard-go, and the 82599.
 
 use super::*;
 

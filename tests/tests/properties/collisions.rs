@@ -1,5 +1,5 @@
-//! Flows in the same bucket or with the same hash, and flows that fill the whole table, are never merged (P21). Held
-//! packets stay within their limits for any input (P50).
+//! Tests that flows are never merged even if they share a bucket or a hash, or fill the whole table (P21), and that
+//! held packets stay within their limits for any input (P50).
 
 use grosso::{Meta, Profile, coalesce::BucketChoice};
 use grosso_rig::session::Session;

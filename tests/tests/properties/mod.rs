@@ -1,7 +1,7 @@
 //! Tests invariants of the engine for any input: superframes can be segmented again, flows keep their order, no packet
 //! is lost, and memory and time are bounded.
 //!
-//! Every case is generated from a seed, which a failure prints. Only the number of frames shrinks.
+//! Every case is generated from a seed, which is printed on failure. Only the number of frames shrinks.
 
 mod bits;
 mod checksum_forms;

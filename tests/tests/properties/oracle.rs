@@ -50,8 +50,8 @@ proptest! {
 }
 
 /// Returns whether the engine and the oracle parse the frame in the same way. A frame that the engine cannot parse, for
-/// example a frame that ends inside its TCP options, ends every train to which it might belong. In the oracle, it ends
-/// no train. The engine is configured with IPv4 for the FOU port, whereas the oracle inspects the packet.
+/// example because it ends inside its TCP options, ends every train to which it might belong, but no train in the
+/// oracle. The engine is configured with IPv4 for the FOU port, whereas the oracle inspects the packet.
 fn is_readable_to_both(frame: &[u8]) -> bool {
     if dissect(frame, LinkType::Ethernet, &PORTS).stop != grosso_wire::Stop::Payload {
         return false;

@@ -41,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A function that builds a packet that cannot belong to the train, after these outer headers.
+/// Function that builds a packet that follows these outer headers and cannot belong to the train.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// TCP packets, over both IP versions, that cannot belong to the train.
@@ -194,7 +194,7 @@ fn no_odd_udp_packet_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests a packet of the train's flow after a tunnel header that differs from the train's.
+/// Tests a packet of the train's flow whose tunnel header differs from the train's.
 #[test]
 fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     let inside = |packet, t: Turn| tcp(ip(packet, t), t, |h| h).payload_len(LEN);
@@ -285,7 +285,7 @@ fn no_cut_frame_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests one packet that cannot belong to the train, at every position and after each of the outer headers.
+/// Tests a packet that cannot belong to the train, at every position and with all outer headers.
 fn assert_in_order(
     name: &str,
     odd: Odd,

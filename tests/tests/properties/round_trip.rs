@@ -30,8 +30,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Tests that every train in up to two tunnels becomes one superframe if the limits of Linux permit it, and that
-    /// this superframe is segmented into the same train.
+    /// Tests that every train in up to two tunnels becomes one superframe if Linux's limits permit it, and that this
+    /// superframe is segmented into the same train.
     #[test]
     fn a_train_within_the_limits_is_one_superframe(
         seed in any::<u64>().no_shrink(),
@@ -50,8 +50,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Tests that superframes of a device or of an earlier stage are merged further, and are segmented into the
-    /// original packets (rule G77).
+    /// Tests that superframes from a device or an earlier stage are merged further, and are segmented into the original
+    /// packets (rule G77).
     #[test]
     fn superframes_join_further(seed in any::<u64>().no_shrink(), count in 1..200_usize) {
         let frames: Vec<_> = Traffic::new(seed).deviations_percent(3).take(count).collect();

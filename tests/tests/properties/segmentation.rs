@@ -20,8 +20,8 @@ use super::trains::readable_train;
 proptest! {
     #![proptest_config(super::cases(400))]
 
-    /// Tests three ways: full segmentation, as in the oracle; segmentation with partial checksums that are completed
-    /// afterwards; and segmentation into frames with repeated headers, which a device segments afterwards.
+    /// Tests three ways of segmenting: completely, as in the oracle; with partial checksums, which are completed
+    /// afterwards; and into frames with repeated headers, which a device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),
@@ -119,7 +119,7 @@ fn b18_every_size_and_length_gives_the_computed_number_of_packets() {
     }
 }
 
-/// Tests one payload with all small and all large segment sizes, and with some sizes in between.
+/// Tests one payload with all small and all large segment sizes, and some in between.
 #[test]
 fn b18_every_size_cuts_one_payload() {
     for size in 1..=u16::MAX {

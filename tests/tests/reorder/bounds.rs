@@ -20,7 +20,7 @@ fn template(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// Returns the template as a packet of this flow with this sequence number.
+/// Returns the template, changed to a packet in this flow with this sequence number.
 fn of(template: &[u8], flow: u32, sequence: u32) -> Frame<Vec<u8>> {
     let mut buffer = template.to_vec();
     buffer[34..38].copy_from_slice(&flow.to_be_bytes());
@@ -80,7 +80,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let limits = target.coalescer.profile().reorder;
     assert!(stats.bytes_max <= (limits.flow_bytes + 4096) as u64, "{stats:?}");
     assert!(stats.released[Release::FlowRuns.index()] > 0, "{stats:?}");
-    // This limit covers the runs of one flow, and the coalescer's tables after they have grown.
+    // This limit covers one flow's runs, and the coalescer's tables after they have grown.
     assert!(peak < 1 << 20, "{peak} bytes");
     target.finish();
 }
@@ -113,7 +113,7 @@ fn all_flows_together_wait_with_no_more_memory_than_the_queue_may() {
     profile.reorder.queue_bytes = 100_000;
     let mut target = Target::new(profile);
     for place in 0..10_000_u32 {
-        // There are 64 flows, and every other segment of each is missing.
+        // There are 64 flows, each with every other segment missing.
         target.push(of(&template, place % 64, place / 64 * 2000));
     }
     let stats = target.coalescer.stats().reorder;

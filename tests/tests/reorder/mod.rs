@@ -1,4 +1,4 @@
-//! Repair of reordering: `receive-profiles` section 2.2.
+//! Tests the repair of reordering: `receive-profiles` section 2.2.
 //!
 //! | module | property |
 //! |---|---|

@@ -41,8 +41,8 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     Path::Ipv4.train(&[random.below(2) * 100], change).remove(0)
 }
 
-/// Pushes frames as they arrive, and calls `expire` as often as a caller does. Checks that no packet stays longer than
-/// the bound.
+/// Pushes frames as they arrive, and calls `expire` as a caller would. Checks that no packet is held longer than the
+/// limit.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
     // The end of a wait is detected up to one tick late, and then the end of a train up to another tick late.
@@ -136,7 +136,8 @@ fn all_header_stacks_and_any_clock_are_survived() {
     }
 }
 
-/// Returns two runs with the same packets: one in the order sent, and one in which each packet is delayed by `delay`.
+/// Runs the same packets twice, once in the order sent, and once with each packet delayed by `delay`. Returns both
+/// runs.
 fn both(profile: &Profile, delay: impl Fn(usize) -> u64) -> [Session; 2] {
     let frames = segments(1, 5, 2000);
     let coming = |delay: &dyn Fn(usize) -> u64| {
@@ -282,7 +283,7 @@ fn p52_an_adaptive_hole_takes_twice_what_holes_took_lately() {
     push(&mut session, 0);
     session.poll_end();
     let mut waits = Vec::new();
-    // Holes take 40 us to be filled in the first rounds, then 4 us, and then 80 us.
+    // In the first rounds, holes are filled after 40 us, later after 4 us, and finally after 80 us.
     for (round, place) in (1..301).step_by(2).enumerate() {
         let took_ns = [40_000, 4_000, 80_000][round / 50];
         push(&mut session, place + 1);

@@ -1,4 +1,4 @@
-//! Tests every row of the state machine for reordering repair.
+//! Tests every row in the state machine for reordering repair.
 
 use grosso::{
     Verdict,
@@ -15,8 +15,8 @@ use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A function that changes a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// Packets that no waiting packet may overtake: the name, the payload bytes, and the change that makes each packet
-/// different from data.
+/// Packets that no waiting packet may overtake: a name, the number of payload bytes, and the change that distinguishes
+/// the packet from data.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -329,7 +329,7 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
 
 #[test]
 fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
-    // The thread that moves the packets sleeps until long after the deadline of the hole, while packets arrive.
+    // While packets arrive, the thread that processes them sleeps until long after the hole's deadline.
     let after_sleep = |filled_in_time: bool| {
         let mut flow = Connection::begun(holes());
         flow.push(&[2]);
@@ -419,7 +419,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
-        // A third flow takes the entry of one of the first two.
+        // A third flow takes over the entry of one of the first two.
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
@@ -448,7 +448,7 @@ fn p52_abandoned_holes_give_the_waiting_time_and_other_late_packets_do_not() {
         flow.push(&[2]);
         flow.pass(10_000);
         flow.push(&[1, 4]);
-        // The wait is twice the time of the first hole.
+        // The wait is twice the time that the first hole took to fill.
         flow.pass(20_000);
         assert_eq!(flow.released(Release::HoleTime), 1);
         flow.pass(took_ns - 20_000);

@@ -19,7 +19,7 @@ use crate::{
 };
 
 const PAGE_BYTES: u64 = 4096;
-/// Length of a log of the guest's memory, in bytes.
+/// Length in bytes of a dirty log for the guest's memory.
 const LOG_BYTES: u64 = MEMORY_BYTES / PAGE_BYTES / 8;
 /// Offset of the log in its file.
 const OFFSET: u64 = 24;
@@ -78,8 +78,8 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(back.is_running(Way::ToGuest));
         logged(&log);
-        // Buffers: from the middle of one page to the next page but one, in a separate page, and at the last byte of a
-        // page.
+        // Buffers: one that starts in the middle of a page and ends two pages later, one that fills a page, and one
+        // that starts at the last byte of a page.
         guest.describe(TABLE, 0, (data(16) + 2000, 8000, WRITTEN, 0));
         guest.describe(TABLE, 1, (data(40), 4096, WRITTEN, 0));
         guest.describe(TABLE, 2, (data(50) - 1, 1, WRITTEN | 1, 3));

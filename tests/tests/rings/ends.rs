@@ -102,7 +102,7 @@ impl Ends {
     }
 }
 
-/// Returns a frame after a header; its bytes depend on `number`.
+/// Returns a virtio header followed by a frame. Their bytes depend on `number`.
 fn frame(number: u64, bytes: usize) -> Vec<u8> {
     let all = (0..bytes).map(|at| (number as usize * 7 + at) as u8);
     let mut header = [0; HEADER_BYTES];
@@ -193,7 +193,7 @@ fn frames_continue_across_index_wrap_and_requested_notifications_arrive() {
     }
 }
 
-/// Enables notifications of the receiver. Returns whether entries are already available.
+/// Enables notifications to the receiver. Returns whether entries are already available.
 fn asks(ends: &mut Ends, way: Way) -> bool {
     match way {
         Way::ToGuest => {
@@ -270,7 +270,7 @@ fn a_back_end_that_comes_again_gets_new_memory_and_rings() {
     }
 }
 
-/// A device that has only the memory and the eventfds of a front end.
+/// A device that has only a front end's memory and eventfds.
 struct Device {
     front: FrontEnd,
     memory: File,
@@ -418,8 +418,8 @@ fn the_file_of_the_memory_keeps_its_length() {
 fn a_ring_is_complete_before_the_back_end_is_notified() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
-    // These are the messages in QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each
-    // ring; and the message that enables each ring.
+    // These are the messages that QEMU's manual prescribes: owner, features and memory; call, size, base, addresses and
+    // kick of each ring; and the message that enables each ring.
     assert_eq!(numbers, [16, 3, 2, 5, 13, 8, 10, 9, 12, 13, 8, 10, 9, 12, 18, 18]);
     assert!(device.said.iter().all(|message| !message.wants_reply), "it knows no such thing");
     for kick in device.said.iter().filter(|message| message.request == request::SET_VRING_KICK) {
@@ -464,7 +464,7 @@ fn answers_that_nobody_asked_for_are_refused() {
     let short = Message { payload: vec![0; 7], ..answer(request::GET_FEATURES, 0) };
     let _ = front.greet();
     assert!(front.handle_answer(&short).is_err());
-    // A back end that reports the failure of a message in its reply.
+    // A back end that replies that a message has failed.
     let _ = front.greet();
     front.handle_answer(&answer(request::GET_FEATURES, PLAIN)).unwrap();
     let letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();

@@ -38,7 +38,7 @@ const MEMORY_BYTES: u64 = 0x20_0000;
 const NEXT: u16 = 1;
 const WRITTEN: u16 = 2;
 const TABLED: u16 = 4;
-/// Flags of a packed ring that encode the lap in which a descriptor was made available, and used.
+/// Packed-ring flags that encode the lap in which a descriptor was made available, or used.
 const AVAILABLE_FLAG: u16 = 1 << 7;
 const USED_FLAG: u16 = 1 << 15;
 const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
@@ -57,12 +57,12 @@ struct Guest {
     seen: u16,
     /// Descriptors of a packed ring by their numbers in chains, until they are written to the ring.
     described: Vec<Words>,
-    /// Number of descriptors of each outstanding entry.
+    /// Number of descriptors in each outstanding entry.
     slots: VecDeque<u16>,
 }
 
 impl Guest {
-    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, the
+    /// Creates a guest whose entry numbers start at `first`. In a packed ring with one descriptor per entry, the
     /// descriptors have the same numbers.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
@@ -192,7 +192,7 @@ impl Guest {
         self.offer(number);
     }
 
-    /// Returns the used entries: the head and length of each.
+    /// Returns the used entries, each as head and length.
     fn used(&mut self) -> Vec<(u32, u32)> {
         iter::from_fn(|| self.next_used()).collect()
     }
@@ -618,7 +618,7 @@ fn descriptors_are_counted_as_they_are_read() {
     }
 }
 
-/// Maps regions of a guest's memory, each of one page, to its file.
+/// Maps one-page regions of a guest's memory to its file.
 fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
     let place =
         |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };

@@ -98,8 +98,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     guest: Guest,
     ring: Ring,
-    /// Frames that were made available and have not been returned, in order; the device has received the first `taken`
-    /// frames.
+    /// Frames that were made available and have not been returned yet, in order. The device has received the first
+    /// `taken` of them.
     out: VecDeque<Vec<u8>>,
     taken: usize,
     count: u8,
@@ -189,8 +189,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// Tests a device that dies while it marks the descriptors of a frame as used, and its successor. The test covers
-/// buffers with one or two descriptors, every position in the ring, and every number of written marks.
+/// Tests a device that dies while it marks the descriptors of a frame as used, and its successor. Covers buffers with
+/// one or two descriptors, every ring position, and every number of marks that were written.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;

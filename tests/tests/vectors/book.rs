@@ -1,4 +1,4 @@
-//! One pair of files: vectors in JSON, and their frames in a capture.
+//! Reads and writes a pair of files: vectors in JSON, and their frames in a capture.
 
 use std::{env, fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const FORMAT: &str = "grosso.vectors/1";
 /// Link type of the captures: Ethernet.
 const ETHERNET: u32 = 1;
-/// Maximum length of a frame that a capture announces, in bytes.
+/// Snap length in the header of the captures, in bytes.
 const SNAPLEN: u32 = 262_144;
 const ANEW: &str =
     "make it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test engine vectors::";
@@ -122,7 +122,7 @@ impl Pair {
         &self.frames[self.index(number)]
     }
 
-    /// Returns the frames with these numbers, which are given as a list or as the first and the last number.
+    /// Returns the frames with these numbers: either a list, or the first and the last number.
     pub(crate) fn frames(&self, numbers: &Value) -> Vec<Vec<u8>> {
         match numbers.as_array() {
             Some(list) => list.iter().map(|number| self.frame(number).to_vec()).collect(),

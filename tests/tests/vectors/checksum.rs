@@ -1,5 +1,5 @@
-//! Generates the conformance vectors for checksums: bytes and their sums, frames with the verdicts on their checksums,
-//! and partial checksums to complete.
+//! Generates the conformance vectors for checksums: bytes with their sums, frames with verdicts on their checksums, and
+//! partial checksums to complete.
 
 use grosso::{Profile, Verdict, checksum::complete, coalesce::reason::Pass};
 use grosso_checksum::Sum;
@@ -38,7 +38,7 @@ enum What {
     Complete { frame: usize, start: usize, offset: usize, out: usize },
 }
 
-/// A checksum of a frame.
+/// A checksum in a frame.
 #[derive(Serialize)]
 struct Field {
     header: &'static str,

@@ -1,7 +1,7 @@
 //! Generates the conformance vectors for coalescing. A vector contains the packets of one poll, and the superframes
 //! that an implementation must build from them.
 //!
-//! Longer than 600 lines: the vectors are tables of packets, and share the builders of packets.
+//! Longer than 600 lines: the vectors are tables of packets, and share functions that build packets.
 
 use grosso_rig::{
     engine::{Out, coalesce, segment},
@@ -69,8 +69,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Describes a delivery by the numbers of its packets. If several packets have the same bytes, the first one that no
-/// other delivery contains is used.
+/// Describes a delivery by its packet numbers. If several packets have the same bytes, the first one that no other
+/// delivery contains is used.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],
@@ -153,7 +153,7 @@ pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     assert_eq!(told, oracle, "{name}: the oracle joins otherwise");
 }
 
-/// Asserts that a reader of the 10 bytes before a superframe gets the same metadata.
+/// Asserts that the 10-byte header before a superframe is read as the same metadata.
 fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     let header = unhex(superframe["virtio"].as_str().expect("hexadecimal"));
     let (header, _) = VirtioHeader::parse(&header, Form::Short, Order::Little).expect("a header");
@@ -169,7 +169,7 @@ fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     );
 }
 
-/// Returns the cases, in the order of their first rules.
+/// Returns the cases, ordered by their first rules.
 fn cases() -> Vec<Case> {
     [link(), ipv4(), ipv6(), tcp(), flags(), sizes(), order(), udp(), tunnels()]
         .into_iter()
@@ -466,7 +466,7 @@ fn ipv6() -> Vec<Case> {
     ]
 }
 
-/// Returns a selective acknowledgment of one block that starts at `start`.
+/// Returns a selective acknowledgment option with one block, which starts at `start`.
 fn sack(start: u8) -> [u8; 12] {
     [1, 1, 5, 10, 0, 0, 0, start, 0, 0, 0, 200]
 }

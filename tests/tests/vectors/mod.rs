@@ -1,5 +1,5 @@
-//! The conformance vectors in `vectors/`, for implementations that do not link Grosso. They are generated here from
-//! packets of the test kit, and Grosso passes them. `docs/conformance.md` describes the files.
+//! The conformance vectors in `vectors/`, for implementations that do not link Grosso. They are generated here from the
+//! test kit's packets, and Grosso passes them. `docs/conformance.md` describes the files.
 
 mod book;
 mod checksum;

@@ -77,7 +77,7 @@ fn data(version: Version) -> Vec<u8> {
     version.udp(&Random::new(18).bytes(400 - 8))
 }
 
-/// A function that returns fragments of the data, each with its identification.
+/// Function that splits the data into fragments, each with its identification.
 type Pieces = fn(&[u8]) -> Vec<(u32, Piece)>;
 type Case = (&'static str, &'static [&'static str], &'static str, Pieces);
 

@@ -23,7 +23,7 @@ pub(crate) struct Description {
     segments: u16,
     /// Numbers of the IP headers whose identification is the same in all packets. The outermost header has number 0.
     fixed_ids: Vec<usize>,
-    /// The packets that have CWR if the superframe has it: `first` or `every`.
+    /// Packets that have CWR if the superframe does: `first` or `every`.
     cwr: &'static str,
     checksum_start: u16,
     checksum_offset: u16,

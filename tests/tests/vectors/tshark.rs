@@ -9,12 +9,12 @@ use super::book::{Pair, path};
 /// Headers with checksums, in the order in which tshark is queried.
 const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];
 
-/// Returns the states in which tshark reports the checksums of each frame of a pair, for each of [`HEADERS`], from the
-/// outermost to the innermost. Returns `None` if tshark is not installed.
+/// Returns the checksum states that tshark reports for each frame of a pair: for each of [`HEADERS`], from the
+/// outermost to the innermost. `None` if tshark is not installed.
 fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path(kind, "pcap")).args(["-T", "fields", "-E", "separator=;"]);
-    // The fields are in the order of the headers.
+    // The fields are in header order.
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
         command.args(["-e", &format!("{protocol}.checksum.status")]);

@@ -1,4 +1,4 @@
-//! The kernel's own cases K110 to K119 (`psock_snd`, `tun.c`) that concern ports.
+//! Tests those of the kernel's own cases K110 to K119 (`psock_snd`, `tun.c`) that concern ports.
 
 use std::io;
 
@@ -199,8 +199,8 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
     });
 }
 
-/// Creates two TAPs that are connected by a bridge. Their readers accept all superframes. Returns `None` if the kernel
-/// has no header form for tunnels.
+/// Creates two TAPs that are connected by a bridge. Their readers accept all superframes. Returns `None` if the
+/// kernel's virtio header does not support tunnels.
 fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     if release() < (6, 17) {
         println!("skipped: tunnel superframes wants Linux 6.17");
@@ -215,8 +215,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // Otherwise, the bridge would learn the source address of frames, and would not send frames with this destination
-    // back.
+    // Otherwise, the bridge would learn the frames' source address, and would not send frames for this address back.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
     // Otherwise, the bridge would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
@@ -276,7 +275,8 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // A reader that accepts no superframes gets the packets into which Grosso segments the frame.
+                // A reader that accepts no superframes gets the same packets that Grosso creates by segmenting the
+                // frame.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();

@@ -1,4 +1,4 @@
-//! Tests of section 6.4: operations on a TUN or TAP device.
+//! Tests section 6.4: operations on a TUN or TAP device.
 
 use std::io::{self, IoSlice};
 

@@ -1,6 +1,6 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
-//! The running kernel gets independently built headers. Its answers are compared with the results of `grosso::vnet` for
+//! The running kernel gets independently built headers, and its answers are compared with those of `grosso::vnet` for
 //! the same bytes.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`). Without one of these, they print `skipped:` and the
@@ -113,7 +113,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns a superframe that is segmented every `size` bytes, with the correct header.
+    /// Returns a superframe with segments of `size` bytes and the correct header.
     fn superframe(packet: Packet, size: u16) -> Self {
         let (frame, start, offset) = packet.build_superframe();
         let ipv6 = frame[12] == 0x86;

@@ -1,4 +1,4 @@
-//! Tests of section 6.3: how virtio headers are read.
+//! Tests section 6.3: how virtio headers are read.
 
 use grosso_rig::kernel::VirtioHeader;
 use grosso_sys::tun::Offloads;

@@ -1,4 +1,4 @@
-//! Tests of section 6.2: which virtio headers may be written, and which are refused.
+//! Tests section 6.2: which virtio headers may be written, and which are refused.
 
 use grosso::vnet::VnetError;
 use grosso::{checksum::Checksum, meta::Gso};
@@ -299,7 +299,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// Returns whether the kernel has the bug, which is true of all kernels that support this header form.
+/// Returns whether the kernel has the bug. All kernels that support this header format have it.
 fn kernel_keeps_the_type() -> bool {
     grosso_rig::kernel::release() >= (6, 17)
 }
@@ -329,7 +329,8 @@ fn whatever_a_tap_refuses_is_refused_here() {
     });
 }
 
-/// Changes one field of a header or one bit of its frame. The header length, which Grosso does not use, is set to zero.
+/// Changes one field of a header or one bit in its frame. Sets the header length to zero, because Grosso does not use
+/// it.
 fn mutate(case: &mut Case, random: &mut Random) {
     let near = |value: u16, random: &mut Random| match random.below(3) {
         0 => random.bits() as u16,

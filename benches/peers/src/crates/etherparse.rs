@@ -1,5 +1,5 @@
-//! Peers that use etherparse's parser and its pool of datagrams. The pool has no limits, timeouts, checksums or overlap
-//! policy.
+//! Peers that use etherparse's parser and its pool for reassembling datagrams. The pool has no limits, timeouts,
+//! checksums or overlap policy.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ pub(super) fn reassemblers(workload: &Workload) -> [Boxed<'_>; 2] {
 struct Reassemble<'a> {
     polls: Polls<'a>,
     pool: IpDefragPool,
-    /// Whether every header and every datagram is verified. The crate leaves this verification to its users.
+    /// Whether the checksums of every header and every datagram are verified. etherparse leaves this to its users.
     verifies: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Peer that uses smoltcp's interface. The interface reassembles only for a socket, so the figure includes the copy of
-//! each datagram into the buffer of that socket. It verifies IPv4 header checksums, as the engine does, and optionally
-//! the checksums of the datagrams.
+//! Peer that uses smoltcp's interface. The interface reassembles only datagrams for a socket, so the figure includes
+//! copying each datagram into the socket's buffer. Like the engine, smoltcp verifies IPv4 header checksums, and
+//! optionally the checksums of the datagrams.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};
@@ -141,7 +141,7 @@ impl TxToken for Swallowed {
     }
 }
 
-/// Returns the destination addresses and port of a workload of IPv4 fragments.
+/// Returns the destination addresses and the port of the IPv4 fragments in a workload.
 fn to_whom(workload: &Workload) -> (EthernetAddress, Ipv4Address, u16) {
     let is_first = |frame: &&Vec<u8>| frame[20..22] == [0x20, 0];
     let first = workload.frames.iter().find(is_first).expect("a first fragment");

@@ -5,7 +5,7 @@
 pub enum SequenceEvent {
     /// The capture had already shown the data: a retransmission.
     Retransmitted,
-    /// The data fills a gap: it was lost before the capture point, and sent again.
+    /// The data fills a gap: it was lost before the capture point, and retransmitted.
     LostBefore,
     /// The data arrived after later data.
     Late,

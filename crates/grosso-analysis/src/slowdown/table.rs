@@ -91,7 +91,8 @@ impl Connections {
     }
 
     /// Processes a frame with its classification; `is_bad` means that a checksum in it is complete but wrong.
-    /// Returns what the sequence numbers show about a TCP frame, or `None` if its data directly follows the earlier data.
+    /// Returns what the sequence numbers show about a TCP frame, or `None` if its data follows the earlier data
+    /// directly.
     pub fn observe(
         &mut self,
         sight: &Sight<'_>,

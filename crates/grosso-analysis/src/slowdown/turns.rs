@@ -1,4 +1,5 @@
-//! Counts the turns that flows take on a link. They show how many other flows had packets between two packets of a flow.
+//! Counts the turns that flows take on a link. Turns show how many other flows had packets between two packets of a
+//! flow.
 
 /// Counter of turns. A turn contains packets from [`TURN_FLOWS`] different flows, and ends when another flow sends one.
 #[derive(Debug)]

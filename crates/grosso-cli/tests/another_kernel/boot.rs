@@ -7,7 +7,7 @@ use std::{
 
 use grosso_lab::guest::{self, Contents, Image, Kernel};
 
-/// Returns the directory of the kernel that `.ci/run` unpacks, or `GROSSO_GUEST_KERNEL`.
+/// Returns the directory into which `.ci/run` unpacks the kernel, or `GROSSO_GUEST_KERNEL` if that is set.
 pub(crate) fn kernel() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/kernel");
     env::var_os("GROSSO_GUEST_KERNEL").map_or_else(own, PathBuf::from)

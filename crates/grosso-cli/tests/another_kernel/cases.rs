@@ -5,11 +5,11 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Outer IP version: 0 for IPv4, 1 for IPv6.
     pub(crate) outer: usize,
-    /// Arguments of `grosso tunnel add`, after `type`.
+    /// Arguments for `grosso tunnel add`, after `type`.
     pub(crate) ours: &'static str,
-    /// Arguments of `ip link add` in the guest, after `type`.
+    /// Arguments for `ip link add` in the guest, after `type`.
     pub(crate) theirs: &'static str,
-    /// Arguments of `ip fou add` in the guest.
+    /// Arguments for `ip fou add` in the guest.
     pub(crate) port: Option<&'static str>,
     /// Inner IP versions.
     pub(crate) inner: &'static [usize],

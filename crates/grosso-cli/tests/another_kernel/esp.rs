@@ -21,7 +21,8 @@ fn esp_carries_what_another_kernel_encrypts_and_decrypts() {
 }
 
 impl Wire {
-    /// Lets only Grosso use the VM's device: without an address on it, the host's stack answers no requests.
+    /// Removes the addresses of the VM's device, so that only Grosso uses it and the host's own stack answers no
+    /// requests.
     fn leave_the_device(&self) -> io::Result<()> {
         self.ip("addr flush dev t0")?;
         let quiet = || {
@@ -31,8 +32,8 @@ impl Wire {
         self.host.run(quiet)?
     }
 
-    /// Exchanges data with separate keys. The kernel has two associations, for IPv4 and IPv6, which count sequence
-    /// numbers separately. For IPv6, both directions use one key, as in table R2.
+    /// Exchanges data with a separate key for each direction, or over IPv6 with one key for both, as in table R2. The
+    /// kernel's two associations, for IPv4 and IPv6, count their sequence numbers separately.
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let is_shared = version == 1;
         let bytes = if is_shared { ["0b", "0b"] } else { ["5a", "c3"] };
@@ -64,8 +65,8 @@ impl Wire {
     }
 }
 
-/// Returns the guest's script that creates its associations and policies. The policies reject unencrypted TCP and UDP
-/// and accept neighbor discovery.
+/// Returns the script with which the guest creates its associations and policies. The policies reject unencrypted TCP
+/// and UDP and accept neighbor discovery.
 fn associations(version: usize, [out, back]: &[String; 2]) -> String {
     let (guest, host) = (A[version], B[version]);
     let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();

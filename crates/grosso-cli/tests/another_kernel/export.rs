@@ -1,4 +1,4 @@
-//! Commands printed by `grosso tunnel export --as ip`, run with iproute2 on the other kernel.
+//! Runs the commands that `grosso tunnel export --as ip` prints, with iproute2 on the other kernel.
 
 use super::wire::Wire;
 use crate::network::{A, B};
@@ -21,7 +21,7 @@ fn ip_takes_what_is_exported() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the guest's script that runs commands in a separate network namespace.
+/// Returns a guest script that runs these commands in a separate network namespace.
 fn alone(commands: &str) -> String {
     format!(
         "ip netns add e

@@ -1,4 +1,4 @@
-//! Tunnels and ESP with a second, real kernel as the peer, which has the devices that the running kernel may lack.
+//! Tunnels and ESP with another real kernel as the peer, because the running kernel may lack some of the devices.
 //!
 //! ```text
 //!  guest: Linux 6.1                    host
@@ -65,7 +65,7 @@ impl Case {
         wire.route()
     }
 
-    /// Returns the guest's script that creates its endpoint.
+    /// Returns the script with which the guest creates its endpoint.
     fn script(&self, mtu: &str) -> String {
         let [near, far] = self.ends();
         let (kind, words) = self.theirs.split_once(' ').unwrap_or((self.theirs, ""));
@@ -84,7 +84,8 @@ impl Case {
         )
     }
 
-    /// Exchanges data. If the case leaves checksums to the receiver, waits until each endpoint has sent such a packet.
+    /// Exchanges data. If checksums are left to the receiver, waits until each endpoint has sent a packet with such a
+    /// checksum.
     fn exchange(&self, wire: &Wire) -> io::Result<()> {
         let watch =
             |filter| self.ends().map(|end| wire.watch(&format!("src host {end} and {filter}")));
@@ -112,20 +113,20 @@ impl Case {
 fn nothing_dropped(shown: &str) -> io::Result<()> {
     let shown = crate::common::report(shown);
     let drops = shown["tunnels"][0]["drops"].as_object().ok_or(io::ErrorKind::InvalidData)?;
-    // The number of packets dropped at a full socket buffer depends on the CPU load.
+    // Drops at a full socket buffer depend on the CPU load, so they are ignored.
     if drops.keys().all(|name| name == "socket_rx_dropped") {
         return Ok(());
     }
     Err(io::Error::other(format!("packets were dropped: {drops:?}")))
 }
 
-/// Prints the line of a case.
+/// Prints the result line for a case.
 fn report(title: &str, inner: usize, Rates([to, from]): &Rates) {
     let inner = [4, 6][inner];
     println!("{title}, IPv{inner} inside: {to:.0} Mb/s to the other kernel, {from:.0} from it");
 }
 
-/// The guest script that removes what a case created.
+/// Guest script that cleans up after a case.
 const CLEAR: &str = "ethtool -K eth0 gro on
 ip link del k0
 ip fou show | while read -r words; do ip fou del $words; done

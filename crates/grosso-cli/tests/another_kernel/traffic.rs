@@ -34,7 +34,7 @@ serve -U TCP6-LISTEN:19,fork,reuseaddr,ipv6only=0 OPEN:/content,rdonly
 serve -b 65536 -T 60 UDP6-LISTEN:7,fork,reuseaddr,ipv6only=0 EXEC:/bin/cat,socktype=2
 ";
 
-/// The program that serves the receiving port: it prints a line and the digest when all data has arrived.
+/// Program that serves the receiving port. When all data has arrived, it prints a line and the digest.
 pub(crate) const TAKE: &str = "#!/bin/dash
 cat > /tmp/$$
 echo taken
@@ -99,7 +99,7 @@ pub(crate) fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     Err(io::Error::other(format!("the guest's stream differs at {place}")))
 }
 
-/// Sends datagrams of all lengths, singly and as superframes, which the guest echoes.
+/// Sends datagrams of all lengths, one by one and as superframes. The guest echoes them.
 fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
     let any = if guest.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
@@ -116,7 +116,7 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
 /// Datagrams that the peer echoes.
 struct Echoes<'a> {
     socket: &'a UdpSocket,
-    /// All datagrams sent. A slow guest may echo every copy of a retransmitted datagram, possibly much later.
+    /// All datagrams sent so far. A slow guest may echo every copy of a retransmitted datagram, possibly much later.
     sent: HashSet<&'a [u8]>,
 }
 
@@ -125,8 +125,8 @@ impl<'a> Echoes<'a> {
         Self { socket, sent: HashSet::new() }
     }
 
-    /// Sends data in datagrams of one length, and retransmits lost ones until all have come back in order. Every
-    /// datagram that arrives must equal one that was sent.
+    /// Sends data in datagrams of equal length, and retransmits lost ones until all of them have been echoed, in order.
+    /// Every datagram that arrives must equal one that was sent.
     fn there_and_back(&mut self, data: &'a [u8], length: usize) -> io::Result<()> {
         let expected: Vec<_> = data.chunks(length).collect();
         self.sent.extend(&expected);
@@ -173,7 +173,7 @@ const CONTENT_BYTES: usize = 2 << 20;
 const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
 /// Length in bytes of each datagram in a superframe.
 const SEGMENT_BYTES: usize = 1200;
-/// Time after which a datagram counts as lost, and the maximum number of transmissions.
+/// Time after which a datagram counts as lost, and the maximum number of times it is sent.
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 

@@ -35,8 +35,8 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of the host behind the guest. Checksums that were left to the receiver are completed on the path to it,
-/// and the host verifies them.
+/// Addresses of the host behind the guest. This host verifies checksums, so those that were left to the receiver must
+/// be completed before it.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
@@ -49,7 +49,7 @@ pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 impl Wire {
-    /// Boots the guest. If a requirement is missing, reports for each case that it is skipped.
+    /// Boots the guest. If a requirement is missing, prints for each case that it is skipped.
     pub(crate) fn new(cases: impl Iterator<Item = String>) -> Option<Self> {
         let [host, behind] = match boot::missing(&[PROGRAMS, OWN].concat()) {
             Some(why) => {
@@ -101,7 +101,7 @@ impl Wire {
         run(&self.host, self.program(), line)
     }
 
-    /// Returns the program's command with its files.
+    /// Returns a command that runs Grosso, with its directories for files.
     pub(crate) fn program(&self) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_grosso"));
         program.env("RUNTIME_DIRECTORY", self.folder.path()).env("NO_COLOR", "1");
@@ -109,7 +109,7 @@ impl Wire {
         program
     }
 
-    /// Starts to watch for a packet on the wire.
+    /// Starts watching for a packet on the wire.
     pub(crate) fn watch(&self, filter: &str) -> Running {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-p", "-i", "t0", "-c", "1", filter]);
@@ -136,8 +136,8 @@ impl Drop for Wire {
     }
 }
 
-/// Adds a neighbor behind the host. On the link between them, the host's device computes checksums, and the neighbor's
-/// device does not.
+/// Adds a neighbor behind the host. On their link, the host's device computes checksums, and the neighbor's device does
+/// not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());
@@ -189,12 +189,12 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
-/// Programs that the guest needs in addition to the programs that every image has.
+/// Programs that the guest needs besides those in every image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
-/// Programs that the host needs.
+/// Programs that the test needs on the host.
 const OWN: &[&str] = &["tcpdump"];
 
-/// Kernel modules for tunnels, for ESP, and for the algorithms of ESP.
+/// Kernel modules for tunnels, for ESP, and for its algorithms.
 const MODULES: &[&str] = &[
     "veth",
     "vxlan",

@@ -1,4 +1,4 @@
-//! Helpers that run the built binary, and captures for it to read.
+//! Helpers that run the built binary, and create captures for it to read.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 #[allow(unused_imports, reason = "every test program uses its own part")]
 pub(crate) use self::reports::{assert_obeys, obeys, report, schema};
 
-/// A directory that is removed after the test, and the program to run in it.
+/// A temporary directory in which commands run.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
@@ -99,7 +99,7 @@ impl Run {
     }
 }
 
-/// Returns the result of a run that has ended.
+/// Returns the result of a finished run.
 pub(crate) fn finished(output: Output) -> Run {
     Run {
         code: output.status.code().unwrap_or(-1),
@@ -109,7 +109,7 @@ pub(crate) fn finished(output: Output) -> Run {
     }
 }
 
-/// Time in nanoseconds and bytes of a packet in a capture.
+/// Timestamp in nanoseconds and bytes of a captured packet.
 pub(crate) type Timed = (u64, Vec<u8>);
 
 /// Returns a capture of these frames, 1000 nanoseconds apart.
@@ -132,14 +132,14 @@ pub(crate) fn capture_of(format: Format, link_type: u32, packets: &[Timed]) -> V
     writer.finish().unwrap()
 }
 
-/// Returns the packets of a capture.
+/// Returns the packets in a capture.
 pub(crate) fn packets(bytes: &[u8]) -> Vec<Timed> {
     let mut found = Vec::new();
     each(bytes, |packet| found.push((packet.timestamp_ns.unwrap(), packet.data.to_vec())));
     found
 }
 
-/// Returns the bytes of the packets of a capture.
+/// Returns the bytes of each packet in a capture.
 pub(crate) fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets(bytes).into_iter().map(|(_, data)| data).collect()
 }
@@ -162,7 +162,7 @@ pub(crate) fn has(tool: &str) -> bool {
     found
 }
 
-/// Returns the output lines of tshark for a capture.
+/// Returns tshark's output lines for a capture.
 pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
@@ -174,11 +174,11 @@ pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
 }
 
-/// A time in 2023.
+/// A timestamp in 2023.
 pub(crate) const START_NS: u64 = 1_700_000_000_000_000_000;
 pub(crate) const ETHERNET: u32 = 1;
 
-/// Copies the captures of the repository into a new directory.
+/// Copies the repository's captures into a new directory.
 pub(crate) fn copy_captures(to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");

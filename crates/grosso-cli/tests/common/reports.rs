@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use super::Bench;
 
-/// Parses a JSON report, which must match the schema that it names and have no field that the schema lacks.
+/// Parses a JSON report. Asserts that it matches the schema that it names, and has no fields beyond those in the
+/// schema.
 #[track_caller]
 pub(crate) fn report(text: &str) -> Value {
     let report: Value =
@@ -21,7 +22,7 @@ pub(crate) fn report(text: &str) -> Value {
     report
 }
 
-/// Returns the schemas in the documents of the repository, by name. A separate test compares them with the command.
+/// Returns the schemas in the repository's documents, by name. A separate test compares them with the command's output.
 fn forms() -> &'static BTreeMap<String, Validator> {
     static FORMS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
     FORMS.get_or_init(|| {
@@ -33,7 +34,7 @@ fn forms() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// Returns the schemas in a document. The document is either a schema itself or has several.
+/// Returns the schemas in a document. The document is either a schema itself or contains several.
 fn of_document(document: &Value) -> Vec<(String, Validator)> {
     let several = document["anyOf"].as_array();
     let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
@@ -60,12 +61,12 @@ pub(crate) fn schema(command: &str) -> Value {
     serde_json::from_slice(&Bench::new().ok(&format!("schema {command}")).bytes).unwrap()
 }
 
-/// Returns whether a command's JSON matches its schema, and has no field that the schema lacks.
+/// Returns whether a command's JSON matches its schema, and has no fields beyond those in the schema.
 pub(crate) fn obeys(command: &str, report: &Value) -> bool {
     problems(command, report).is_empty()
 }
 
-/// Asserts that a command's JSON matches its schema, and has no field that the schema lacks.
+/// Asserts that a command's JSON matches its schema, and has no fields beyond those in the schema.
 #[track_caller]
 pub(crate) fn assert_obeys(command: &str, report: &Value, shown: &str) {
     let problems = problems(command, report);
@@ -85,7 +86,8 @@ fn problems_of(form: &Validator, report: &Value) -> Vec<String> {
     form.iter_errors(report).map(at).collect()
 }
 
-/// Forbids fields that a schema does not name: readers must accept them, but here they would be undocumented.
+/// Makes a schema forbid fields that it does not name. Other readers must accept such fields, but here they would be
+/// undocumented.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Decisions based on complete checksums: damage is not hidden, and a valid checksum is complete regardless of its
+//! Tests decisions about complete checksums: damage is not hidden, and a valid checksum counts as complete whatever its
 //! value.
 
 use std::slice::from_ref;
@@ -21,7 +21,7 @@ fn tcp(sequence: u32) -> Packet {
 const IPV4_CHECKSUM: usize = 14 + 10;
 const TCP_CHECKSUM: usize = 14 + 20 + 16;
 
-/// Returns a superframe whose checksum at this offset is complete and wrong.
+/// Returns a superframe with a complete but wrong checksum at this offset.
 fn damaged(at: usize) -> Vec<u8> {
     let mut frame = tcp(1).payload_len(14_480).build_superframe().0;
     frame[at] ^= 0x5a;
@@ -123,8 +123,8 @@ fn an_override_of_a_complete_checksum_applies_and_is_reported() {
     assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
 }
 
-/// `inspect` reports "the wire" if and only if `wire` would change nothing. Wrong checksums, which `wire` does not
-/// correct, do not matter.
+/// `inspect` reports "the wire" if and only if `wire` would change nothing. Wrong checksums make no difference, because
+/// `wire` does not correct them.
 #[test]
 fn the_wire_is_what_wire_does_not_change() {
     let good = tcp(1).payload_len(100).build();

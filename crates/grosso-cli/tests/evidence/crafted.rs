@@ -12,7 +12,7 @@ use crate::common::{Bench, ETHERNET, capture, frames};
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 
-/// Returns the headers before the payload.
+/// Returns the header stacks to test, each with a name.
 fn stacks() -> Vec<(&'static str, Packet)> {
     let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -25,8 +25,8 @@ fn stacks() -> Vec<(&'static str, Packet)> {
     ]
 }
 
-/// Returns a superframe with the lengths of its first segment in the headers (rule S47), and the packets into which the
-/// device segments it. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is
+/// Returns a superframe whose headers have the lengths of its first segment (rule S47), and the packets into which the
+/// device segments it. The TCP checksum field holds the pseudo-header sum of the whole superframe; an outer checksum is
 /// already complete (rule C40).
 fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * SEGMENTS).build_superframe();
@@ -57,8 +57,8 @@ fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
         let (source, destination) = (network.bytes("source"), network.bytes("destination"));
         let place = layer.offset + 6;
         frame[place..place + 2].fill(0);
-        // From the start of the inner checksum coverage, a completed packet sums to the complement of its pseudo-header
-        // sum.
+        // The bytes that a completed inner checksum covers, including the checksum, add up to the complement of the
+        // pseudo-header sum.
         let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
         // Both pseudo-headers cover the whole packet, so their lengths are equal.
         let mut bytes = pseudo_header(source, destination, 17, whole.len() - layer.offset);
@@ -94,9 +94,9 @@ fn a6_superframes_with_the_headers_of_their_first_segment() {
     }
 }
 
-/// Returns a superframe as Windows leaves it to a device (NDIS large send offload), and the packets into which the
-/// device segments it: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and
-/// the IP length is set or 0.
+/// Returns a superframe as Windows passes it to a device (NDIS large send offload), and the packets into which the
+/// device segments it. The TCP checksum field holds the pseudo-header sum without the length, the IPv4 header checksum
+/// is 0, and the IP length is set or 0.
 fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * 5 + 100).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };

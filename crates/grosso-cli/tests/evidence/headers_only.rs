@@ -1,4 +1,4 @@
-//! Captures of headers only (`tcpdump -s 96`). GRO also inspects only headers.
+//! Tests captures that contain only headers (`tcpdump -s 96`). GRO inspects only headers, too.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
@@ -11,9 +11,9 @@ use crate::{
     vantage::{Chain, IPV6},
 };
 
-/// Number of bytes that tcpdump captures of each packet.
+/// Number of bytes that tcpdump captures from each packet.
 const SNAPLEN: usize = 96;
-/// Maximum number of streams to try until one has no checksum that equals its pseudo-header sum by chance; one stream
+/// Maximum number of streams to capture until none of the checksums equals its pseudo-header sum by chance. One stream
 /// in 200 has such a checksum.
 const STREAMS_MAX: usize = 5;
 
@@ -33,7 +33,7 @@ fn headers_only(packets: &[Timed]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Captures a stream on the wire, complete and as headers only.
+/// Captures a stream on the wire, once with complete packets and once with only their headers.
 ///
 /// One valid checksum in 65,536 equals its pseudo-header sum. If such a packet is truncated, its checksum cannot be
 /// distinguished from a partial one, and another stream is captured.
@@ -74,7 +74,7 @@ fn a7_packets_without_tcp_have_no_tcp_checksum() {
     assert!(!is_seeded(&solicitation, IPV6));
 }
 
-/// Returns the results of each setting that do not depend on payload bytes.
+/// Returns the results for each setting that do not depend on payload bytes.
 fn outcomes(report: &Value) -> Vec<Vec<Value>> {
     let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
     let settings = report["settings"].as_array().unwrap();
@@ -137,8 +137,8 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert_eq!(run.code, 1);
 }
 
-/// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten represents
-/// ten packets.
+/// If the identification increases by ten after a frame, the frame represents ten packets, even if its checksum cannot
+/// be verified.
 #[test]
 fn a7_headers_only_captures_show_superframes_by_identifications() {
     for (step, superframes, vantage) in [(1, 0, "undecided"), (10, 5, "host")] {

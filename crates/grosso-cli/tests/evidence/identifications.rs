@@ -26,7 +26,7 @@ fn wire(bench: &Bench, packets: &[Vec<u8>]) -> (Value, Vec<usize>) {
     (report, output.iter().map(|frame| payload(frame)).filter(|&len| len > 0).collect())
 }
 
-/// Another packet used the identifications between a merged frame and the next one, which is short.
+/// The identifications between a merged frame and the next, short one were used by another packet.
 #[test]
 fn a_gap_is_no_count_of_segments() {
     let bench = Bench::new();
@@ -66,8 +66,7 @@ fn whole_packets_are_not_cut_by_their_identifications() {
     assert_eq!(found, expected);
 }
 
-/// Datagrams of the same host use the identifications between the superframes of a connection, so the gaps prove
-/// nothing.
+/// Datagrams from the same host use the identifications between a connection's superframes, so the gaps prove nothing.
 #[test]
 fn steps_that_packets_of_other_flows_fill_count_nothing() {
     let datagram = |id: u16| {

@@ -1,5 +1,5 @@
-//! Decisions on captures of real kernel traffic, case by case: section A of the known errors, and tunnels that `wire`
-//! and other commands did not recognize.
+//! Tests decisions on captures of real kernel traffic: the cases in section A of the known errors, and tunnels that
+//! `wire` and other commands did not recognize.
 
 #![cfg(target_os = "linux")]
 
@@ -104,7 +104,7 @@ fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"), "{case}: wire changed the wire");
 }
 
-/// Returns the sizes at which `wire` split, with the evidence for them.
+/// Returns the segment sizes that `wire` used, with the evidence for each.
 fn sizes(report: &Value) -> Vec<(u64, String)> {
     let rows = report["superframes"]["sizes"].as_array().unwrap();
     let row =
@@ -131,7 +131,7 @@ fn a1_path_mtu_below_the_mss() {
         if run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &output, &wire);
         }
-        // Only the size of segments sent while the message was in flight may be a guess.
+        // A guess is allowed only for segments sent while the message was in flight.
         let carried = bytes(&wire);
         let right = output.iter().filter(|frame| carried.contains(frame)).count();
         assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
@@ -149,8 +149,7 @@ fn is_too_big(frame: &[u8], network: &str) -> bool {
     }
 }
 
-/// Configures routes with a small MTU on the sender, while its SYNs announce the segment size for the MTU of the
-/// device.
+/// Configures routes with a small MTU on the sender. Its SYNs still announce the segment size for the device MTU.
 fn narrow(chain: &Chain) {
     for (family, route) in [(IPV4, "10.9.0.0/24"), (IPV6, "fd09::/64")] {
         let advertised = [1460, 1440][family];
@@ -184,7 +183,7 @@ fn a1_the_user_s_mss_overrides_the_syn() {
                 assert_is_the_wire(&line, &frames(&bench.get("out.pcap")), &wire);
             }
         }
-        // Without a size from the user the identifications decide; IPv6 has none, and allows only a guess.
+        // If the user gives no size, the identifications decide. IPv6 has none, so the size can only be guessed.
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
         if family == IPV4 || run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);
@@ -248,8 +247,8 @@ fn a4_big_tcp_without_syn() {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends the data that it would pace over a millisecond as one superframe. With the highest pacing ratio,
-    // it does so even if a busy host acknowledges late.
+    // The kernel sends a millisecond's worth of paced data as one superframe. With the highest pacing ratio, it does so
+    // even if a busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
         chain.sender.run(|| std::fs::write(file, "1000")).unwrap().unwrap();
@@ -306,8 +305,8 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // In a capture without other packets, for example a filtered one, a receiver could have merged these packets,
-        // but nothing shows that it did.
+        // If the capture has no other packets, for example because it was filtered, a receiver could have merged these
+        // packets, but nothing shows that it did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

@@ -1,4 +1,4 @@
-//! Tunnels with complete checksums on the wire, with outer checksums that matter, and on non-standard ports.
+//! Tests tunnels with complete checksums on the wire, with relevant outer checksums, and on non-standard ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 
@@ -31,7 +31,7 @@ fn a3_overlays_with_an_inner_mtu_of_1500_are_the_wire() {
             assert_taken_for_the_wire(words, &without_syns(&wire), "");
         }
     }
-    // The kernels of CI hosts lack devices for these tunnels: packets from the wire are encapsulated instead.
+    // The kernels of CI hosts lack devices for these tunnels, so Grosso encapsulates packets from the wire instead.
     let Some(chain) = Chain::new(PLAIN) else { return };
     for family in FAMILIES {
         let [_, wire] = stream(&chain, family);
@@ -118,7 +118,7 @@ fn b10_superframes_in_vxlan_on_another_port_become_the_wire() {
     }
 }
 
-/// A superframe in a tunnel on an unknown port must not be segmented as datagrams of a socket.
+/// A superframe in a tunnel on an unknown port must not be segmented as if a socket had sent plain datagrams.
 #[test]
 fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     let Some([host, wire]) = vxlan(UNDERLAY, OTHER_PORT, 1500, IPV4) else { return };

@@ -1,8 +1,8 @@
 //! Migration of a VM to another QEMU while streams run. The dirty log lists the pages that a bridge wrote during the
 //! migration, so that QEMU copies them again.
 //!
-//! A stream seldom reveals that a page is missing from the log: a guest that clears pages before it posts them makes
-//! QEMU copy these pages anyway. Therefore, `tests/rings/dirty.rs` tests the log alone.
+//! A stream seldom reveals that a page is missing from the log: if the guest clears pages before it posts them, QEMU
+//! copies these pages anyway. Therefore, `tests/rings/dirty.rs` tests the log directly.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -52,8 +52,8 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let command = |number| {
         let mut machine = place.command("server=off", number, &[words]);
         let monitor = format!("unix:{},server=on,wait=off", path(MONITORS[number]).display());
-        // With two CPUs, QEMU 7.2 loses what one CPU writes to a page while the page is copied, and the guest panics.
-        // With QEMU's own TAP device this also happened in two of ten runs.
+        // With two CPUs, QEMU 7.2 loses a CPU's writes to a page that is being copied, and the guest panics. This also
+        // happened in two of ten runs with QEMU's own TAP device.
         machine.args(["-qmp", &monitor, "-smp", "1"]);
         machine
     };
@@ -76,7 +76,7 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `work` while streams flow in each direction, one after the other; the last streams start when it is done.
+/// Runs `work` while streams run in each direction, one after the other. The last streams start after it returns.
 fn under_streams(place: &Place, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let is_done = AtomicBool::new(false);
     let streams = |pass: fn(IpAddr, &[u8]) -> io::Result<f64>| -> io::Result<usize> {
@@ -149,5 +149,5 @@ impl Monitor {
     }
 }
 
-/// Names of the sockets of the monitors.
+/// Names of the monitors' sockets.
 const MONITORS: [&str; 2] = ["from.qmp", "to.qmp"];

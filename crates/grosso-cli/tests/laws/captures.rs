@@ -21,7 +21,7 @@ pub(crate) struct Recipe {
 /// Generates a capture of up to six flows.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let seeds = proptest::collection::vec(any::<u64>().no_shrink(), 1..=6);
-    // Half of the cases use a common MTU, from the 576 bytes of RFC 791 to jumbo frames.
+    // Half of the cases use a common MTU, from the 576 bytes in RFC 791 to jumbo frames.
     let usual = proptest::sample::select(vec![576_usize, 1280, 1500, 9000, 9216]);
     let mtu = prop_oneof![usual, 576..=9216_usize];
     let link = proptest::sample::select(vec![Link::Ethernet, Link::Ethernet, Link::Ip]);

@@ -1,4 +1,4 @@
-//! Computes the payload of packets and the state of their checksums, only with the testkit's oracle.
+//! Determines packets' payload and checksum states, using only the testkit's oracle.
 
 use core::ops::{AddAssign, Range};
 use std::borrow::Cow;
@@ -9,12 +9,12 @@ use grosso_testkit::oracle::{
 
 use super::captures::Captured;
 
-/// The payload of packets.
+/// Totals of the payload of several packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
     /// Number of payload bytes.
     pub(crate) bytes: u64,
-    /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
+    /// Sum of all TCP and UDP payload bytes. Segmentation does not change it, but a modified byte does.
     pub(crate) sum: u64,
 }
 
@@ -55,8 +55,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
     };
-    // The length field of a longer packet may be zero. Then only the whole packet shows where it ends, so the truncated
-    // bytes are replaced by zeros.
+    // If a packet is too long for its length field, the field may be zero. Then only the complete packet shows where it
+    // ends, so the truncated bytes are replaced by zeros.
     let mut data = Cow::Borrowed(&packet.data);
     if packet.original_len > usize::from(u16::MAX) {
         data.to_mut().resize(packet.original_len.max(packet.data.len()), 0);
@@ -79,8 +79,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     Carried { bytes: bytes.len() as u64, sum }
 }
 
-/// Returns the number of bytes after the headers of the outermost IP packet that every fragment repeats (RFC 8200
-/// section 4.5: everything up to the routing header).
+/// Returns the number of bytes that are divided between fragments of the outermost IP packet. They follow the headers
+/// that every fragment repeats (RFC 8200 section 4.5: everything up to the routing header).
 pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     let whole = packet.data.len() as u64;
     let Some(link) = link_of(packet.link_type) else { return whole };
@@ -88,8 +88,8 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     part(&parsed).map_or(whole, |part| part.len() as u64)
 }
 
-/// Returns the number of bytes in the fragment headers of unfragmented datagrams, which are delivered without these
-/// headers (RFC 6946).
+/// Returns the number of bytes in fragment headers of atomic fragments, which are delivered without these headers (RFC
+/// 6946).
 pub(crate) fn atomic(packet: &Captured) -> u64 {
     let Some(link) = link_of(packet.link_type) else { return 0 };
     let parsed = parse(&packet.data, link, Lengths::Declared);
@@ -116,8 +116,8 @@ fn is_atomic(layer: &Layer) -> bool {
     layer.name == "fragment" && layer.number("offset") & 0xfff9 == 0
 }
 
-/// Returns a wrong checksum of a frame: one that matches neither the current bytes nor the packet after a device has
-/// completed the partial checksums inside.
+/// Returns a wrong checksum in a frame, if any: one that matches neither the current bytes nor the packet after a
+/// device has completed its inner partial checksums.
 pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     let mut completed = frame.to_vec();
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {

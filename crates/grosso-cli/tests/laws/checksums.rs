@@ -60,7 +60,8 @@ fn put(bench: &Bench, name: &str, recipe: &Recipe, frames: &[Vec<u8>]) {
     bench.put(name, &capture(recipe.format(), &packets.collect::<Vec<_>>()));
 }
 
-/// Runs every command on a capture and on the outputs of these runs; `size` is the option of `wire` for UDP.
+/// Runs every command on a capture, and again on the outputs; `size` is the option that gives `wire` the UDP segment
+/// size.
 fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str]) {
     nothing_bad(bench, name, "the input");
     let mut random = recipe.random();
@@ -80,7 +81,7 @@ fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str
     is_wire(bench, &format!("wire {size} -r decap.pcapng -w bare.pcapng"), "bare.pcapng");
 
     run(bench, &format!("encap --seed 7 -r {name} -w around.pcapng type {words}"), "around.pcapng");
-    // Unless its port is given, a FOU packet is read as UDP, which the size in the options would split.
+    // Unless its port is given, a FOU packet is read as UDP, and a size option would make `wire` split it.
     let size = if words.contains("fou") { "" } else { size };
     is_wire(bench, &format!("wire {size} -r around.pcapng -w tunnel.pcapng"), "tunnel.pcapng");
     run(bench, "segment -r around.pcapng -w segment.pcapng", "segment.pcapng");

@@ -19,8 +19,8 @@ proptest! {
     }
 }
 
-/// Truncates half of the packets of some flows at random, and compares the input with the result. Packets of different
-/// flows may overtake each other, so the input and the result are sorted.
+/// Truncates half of the packets in some flows at random, and compares the input with the result. Both are sorted,
+/// because packets of different flows may overtake each other.
 fn come_back(recipe: &Recipe) {
     let mut random = recipe.random();
     let frames = recipe.frames(flows::on_wire).into_iter();

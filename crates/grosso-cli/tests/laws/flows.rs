@@ -42,7 +42,7 @@ pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns one flow as its sender sees it: superframes, and checksums that a device is to complete.
+/// Returns one flow as its sender sees it: superframes, with checksums that a device is to complete.
 pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(12) && medium.link == Link::Ethernet {
@@ -179,13 +179,13 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
     match parsed.layers.iter().rposition(is_transport) {
         None => frame,
-        // With nested checksums, the outer one covers the completed packet (rule C40); a checksum around other
-        // protocols is itself partial.
+        // An outer checksum covers the packet with a completed transport checksum (rule C40). Without an inner
+        // transport checksum, it is itself partial.
         Some(_) => packet.build_partial().0,
     }
 }
 
-/// Returns a random stack half of the time, otherwise one from the complete list. No stack has L2TPv3, because no
+/// Returns a random stack half of the time, otherwise one from the complete list. L2TPv3 is left out, because no
 /// command knows its format.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
@@ -201,8 +201,8 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     }
 }
 
-/// Returns whether remote checksum offload, if used, belongs to the innermost tunnel and has a checksum inside;
-/// otherwise its header would refer to a missing checksum, or to one that others cover.
+/// Returns whether remote checksum offload is either unused, or used by the innermost tunnel for an inner checksum.
+/// Otherwise its header would refer to a missing checksum, or to one that other checksums cover.
 fn is_remote_alone(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -219,7 +219,7 @@ struct Sender {
     place: Place,
     /// Maximum payload bytes that the link allows.
     full: usize,
-    /// Payload bytes of a segment of this flow.
+    /// Payload bytes per segment in this flow.
     segment: usize,
     /// Step of the identification from packet to packet, for each IP level.
     steps: Vec<u16>,

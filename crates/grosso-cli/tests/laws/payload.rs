@@ -1,8 +1,8 @@
 //! Law: the payload bytes of all packets are in the output, complete and unchanged, or in packets that the report
 //! names.
 //!
-//! A command copies the packets that it refuses, so its input is in the output. The only packets missing from the
-//! output are duplicate fragments; `reassemble` counts them.
+//! A command copies the packets that it refuses, so its input is in the output. Only duplicate fragments are missing
+//! from the output; `reassemble` counts them.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -34,7 +34,7 @@ proptest! {
         of_merged_packets(&recipe);
     }
 
-    /// No command parses these packets, so every command copies them.
+    /// No command can parse these packets, so every command copies them.
     #[test]
     fn other_link_types_pass(seed in any::<u64>().no_shrink()) {
         let mut random = Random::new(seed);
@@ -53,8 +53,8 @@ proptest! {
     }
 }
 
-/// Tests eight packets of 9000 bytes, each truncated to 206 bytes of payload. A superframe of them would exceed its
-/// length field.
+/// Tests eight packets of 9000 bytes, each truncated to 206 bytes of payload. Their superframe would be too long for
+/// its length field.
 #[test]
 fn truncated_jumbo_packets_keep_their_payload() {
     let seeds = vec![16_479_430_908_611_551_258];
@@ -79,8 +79,8 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
     merged.check(&bench, &mut recipe.random());
 }
 
-/// Tests the superframes that Grosso's own tunnels pass to their device, as seen by `tcpdump`: one UDP datagram in
-/// which tunnel header and packet repeat, without a recorded size.
+/// Tests the superframes that Grosso's own tunnels pass to their device, as `tcpdump` captures them: a UDP datagram
+/// with several tunnel headers, each followed by a packet, but no recorded segment size.
 #[test]
 fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {
@@ -166,8 +166,8 @@ impl Mixture {
         mixture
     }
 
-    /// Returns fragments in random order: all fragments of complete datagrams, some of them repeated, and some
-    /// fragments of incomplete datagrams.
+    /// Returns fragments in random order: all fragments of some datagrams, with a few duplicates, and only some
+    /// fragments of others.
     fn fragments(
         &mut self,
         number: u16,
@@ -234,7 +234,7 @@ impl Mixture {
         }
     }
 
-    /// Asserts that the numbers of a report add up to the number of packets.
+    /// Asserts that the numbers in a report add up to the number of packets.
     fn count(&self, balance: &str, report: &Value, written: u64, line: &str) {
         let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{line}: {report:#}"));
         let came = self.packets.len() as u64;
@@ -328,5 +328,5 @@ const COMMANDS: &[&str] = &[
     "encap --seed 7 -r FROM -w TO type ip6tnl local 2001:db8::1 remote 2001:db8::2|encap",
 ];
 
-/// A link type that the dissector does not know.
+/// A link type that the dissector does not support.
 const IEEE802_11: u32 = 105;

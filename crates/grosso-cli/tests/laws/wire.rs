@@ -35,7 +35,7 @@ pub(crate) fn check(recipe: &Recipe) {
     assert!(frames(&bench.get("back.pcapng")) == cut, "wire and segment split differently");
 }
 
-/// Asserts that `inspect` classifies these packets as the wire, and that neither `wire` nor `segment` changes them.
+/// Asserts that `inspect` classifies these packets as wire packets, and that neither `wire` nor `segment` changes them.
 fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     let report = bench.ok(&format!("inspect {from} --json")).json();
     assert_eq!(report["verdict"]["vantage"], "wire", "{report:#}");
@@ -49,7 +49,7 @@ fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     assert_eq!((&report["cut"], &report["undescribed"]), (&0.into(), &0.into()), "{report:#}");
 }
 
-/// Asserts that no byte differs. The message has the number of the first packet that is different.
+/// Asserts that the packets are equal, byte for byte. The failure message names the first packet that differs.
 fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
     let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
     let Some(place) = place else { return };

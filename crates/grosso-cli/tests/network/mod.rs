@@ -1,4 +1,4 @@
-//! A host with an interface that Grosso attaches to, another host connected to it, and the program between them.
+//! Two hosts connected by a veth pair. On host b, Grosso runs between its end of the pair and the host's TAP.
 //!
 //! ```text
 //!  host a                      host b
@@ -27,7 +27,7 @@ use grosso_sys::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The addresses of the hosts, over IPv4 and IPv6.
+/// The hosts' IPv4 and IPv6 addresses.
 pub(crate) const A: [IpAddr; 2] = addresses(1);
 pub(crate) const B: [IpAddr; 2] = addresses(2);
 
@@ -59,7 +59,7 @@ pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Creates network namespaces; `None` if the caller cannot create them, or a TUN or TAP device in them.
+/// Creates network namespaces; `None` if the caller cannot create them, or cannot create TUN and TAP devices in them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     if !Path::new("/dev/net/tun").exists() {
         skip("no /dev/net/tun");
@@ -75,8 +75,8 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
-/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it.
-/// Without udev, only root may open it. The process keeps its ID. The caller must be root.
+/// Returns a command that runs Grosso in a separate mount namespace, where every user may open the TUN device, as with
+/// udev. Without udev, only root may open it. The process keeps its ID. The caller must be root.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
@@ -85,7 +85,7 @@ pub(crate) fn program_with_open_tun() -> Command {
     command
 }
 
-/// Repeats the check until it succeeds. The scheduler determines how long that takes.
+/// Repeats the check until it succeeds. The limit is generous, because the duration depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -109,8 +109,8 @@ impl Hosts {
     /// Creates a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The host's IP stack must not answer ARP requests for the address of its device at the interface that
-            // Grosso attaches to.
+            // On the interface that Grosso attaches to, the host's IP stack must not answer ARP requests for its TAP's
+            // address.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());
@@ -122,12 +122,12 @@ impl Hosts {
         self.a.run(|| Control::new()?.set_up(&name(near), true)).unwrap().unwrap();
     }
 
-    /// Configures the addresses of the second host's device.
+    /// Configures the addresses on the second host's device.
     pub(crate) fn address(&self, device: &str) {
         self.b.run(|| set_up(device, B)).unwrap().unwrap();
     }
 
-    /// Removes an interface of the second host.
+    /// Removes an interface from the second host.
     pub(crate) fn remove(&self, interface: &str) {
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name(interface))?);
         self.b.run(remove).unwrap().unwrap();
@@ -137,12 +137,12 @@ impl Hosts {
         self.folder.path().join(file)
     }
 
-    /// Returns the program on the second host, with a command line that is split at spaces.
+    /// Returns a command that runs Grosso on the second host; `line` is split at spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         self.on_second(Command::new(env!("CARGO_BIN_EXE_grosso")), line)
     }
 
-    /// Returns the program on the second host, where every user may open the TUN device.
+    /// Returns a command that runs Grosso on the second host, where every user may open the TUN device.
     pub(crate) fn command_with_open_tun(&self, line: &str) -> Command {
         self.on_second(program_with_open_tun(), line)
     }
@@ -154,7 +154,7 @@ impl Hosts {
         command
     }
 
-    /// Runs the program until it reports that a path runs.
+    /// Starts the program, and waits until it reports a running path.
     pub(crate) fn start(&self, line: &str) -> Running {
         let running = Running::spawn(&mut self.command(line));
         running.wait_for_line("<->");
@@ -242,8 +242,8 @@ impl Running {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
     }
 
-    /// Stops all threads of the program. One thread takes the signal, and may have to wait for a CPU while others
-    /// continue.
+    /// Stops all threads of the program, and waits until they have stopped: the thread that takes the signal may wait
+    /// for a CPU while others continue.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
         let is_stopped = |task: io::Result<DirEntry>| {
@@ -291,7 +291,7 @@ impl Drop for Running {
     }
 }
 
-/// Opens a connection from the first to the second address, each on its host; returns the near socket first.
+/// Opens a connection between two hosts, from the first address to the second. Returns the near socket first.
 pub(crate) fn connect(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

@@ -1,5 +1,5 @@
-# Boots systemd as the first process of new namespaces, over a temporary copy of this host's files.
-# boot.sh FOLDER: the units, programs and check.sh of FOLDER run inside; FOLDER/out/log gets the output of check.sh.
+# Boots systemd as the first process of new namespaces, over a temporary copy of this host's files. boot.sh FOLDER: runs
+# the units, programs and check.sh from FOLDER inside, and writes the output of check.sh to FOLDER/out/log.
 set -e
 folder=$1
 name=grosso-service-$$

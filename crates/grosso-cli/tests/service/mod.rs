@@ -1,5 +1,5 @@
-//! The unit of `packaging/`, started by a real systemd as the first process in separate namespaces: a UDP tunnel with
-//! the kernel as the peer, ESP with another Grosso process as the peer, and AF_XDP.
+//! Tests the systemd unit in `packaging/`, started by a real systemd that runs as the first process in separate
+//! namespaces: a UDP tunnel with the kernel as the peer, ESP with another Grosso process as the peer, and AF_XDP.
 
 #![cfg(target_os = "linux")]
 

@@ -11,7 +11,7 @@ use super::{output, situations::MANY};
 pub(super) struct Counters {
     sender: HashMap<String, u64>,
     receiver: HashMap<String, u64>,
-    /// Percentage of the sender's busy time in which the receive window limited it.
+    /// Percentage of the sender's busy time during which the receive window limited it.
     window_percent: f64,
 }
 
@@ -72,7 +72,7 @@ impl Counters {
         self.window_percent >= 60.0
     }
 
-    /// Returns whether packets were lost, and few were retransmitted without need.
+    /// Returns whether packets were lost, with few unnecessary retransmissions.
     pub(super) fn is_loss(&self) -> bool {
         let (needed, unneeded) = (self.retransmitted(), self.received_twice());
         needed >= MANY && unneeded * 4 <= needed && self.out_of_order() >= MANY
@@ -95,7 +95,7 @@ fn value(counters: &HashMap<String, u64>, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
 
-/// Returns the counters above zero of the network namespace of this thread.
+/// Returns the nonzero counters of this thread's network namespace.
 fn read_counters() -> HashMap<String, u64> {
     let mut counters = HashMap::new();
     for file in ["snmp", "netstat"] {

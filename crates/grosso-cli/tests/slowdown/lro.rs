@@ -19,8 +19,8 @@ use grosso_wire::ipv4;
 
 use crate::network::name;
 
-/// A device `l0` with the packets of another device. It merges some pairs of TCP packets, and keeps the checksum of the
-/// first one, as network cards do.
+/// A device `l0` that receives the packets from another device. It merges some pairs of TCP packets, and keeps the
+/// first packet's checksum, as network cards do.
 pub(super) struct MergingDevice {
     is_over: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
@@ -63,7 +63,7 @@ struct Merger {
 }
 
 impl Merger {
-    /// Passes the waiting packets on in both directions.
+    /// Forwards the waiting packets in both directions.
     fn pass(&mut self, socket: &PacketSocket, tap: &Tun) {
         let mut buffer = vec![0; 1 << 16];
         let mut held: Option<Vec<u8>> = None;
@@ -101,7 +101,7 @@ fn deliver(tap: &Tun, packet: &[u8]) {
     let _ = tap.write(packet);
 }
 
-/// Returns whether a packet continues a full packet of the same TCP connection.
+/// Returns whether a packet directly follows a full packet of the same TCP connection.
 fn is_next(first: &[u8], packet: &[u8]) -> bool {
     let is_same = |fields: std::ops::Range<usize>| first.get(fields.clone()) == packet.get(fields);
     let sequence = |packet: &[u8]| u32::from_be_bytes(packet[38..42].try_into().unwrap());
@@ -131,5 +131,5 @@ fn merge(mut first: Vec<u8>, packet: &[u8]) -> Vec<u8> {
 /// Length of a full packet: Ethernet, IPv4, TCP with timestamps, 1448 bytes.
 const FULL_BYTES: usize = 1514;
 const HEADERS_BYTES: usize = 66;
-/// Number of full packets, of which one is merged with the packet after it.
+/// One in this many full packets is merged with the packet after it.
 const MERGED_SHARE: usize = 24;

@@ -1,16 +1,16 @@
-//! Streams of the kernel over a link with one fault, captured on both sides of the link, and at the receiver behind a
-//! router: `inspect` must name this fault first, in the direction that has it.
+//! Runs kernel streams over a link with one fault, and captures them on both sides of the link and at a receiver behind
+//! a router. `inspect` must name this fault first, in the direction that has it.
 //!
 //! ```text
 //!  sender      host behind the link                            receiver, if routed
 //!  a0 ------- e0   grosso bridge --impair   b0 (TAP)   r1 ---- c0
 //! ```
 //!
-//! A router that merges packets receives them from `l0`, a TAP with the packets of `b0`.
+//! A router that merges packets reads them from `l0`, a TAP that receives the packets from `b0`.
 //!
-//! Counters of the kernels show whether a stream had this fault and no other. On a busy machine, a stream may have
-//! other faults: a late timer causes retransmissions, and a reader that waits for a CPU closes its window. Such a
-//! stream is repeated. `GROSSO_SLOWDOWN_CAPTURES` names a directory in which to keep the captures.
+//! The kernels' counters show whether a stream had this fault and no other. On a busy machine, a stream may have other
+//! faults: a late timer causes retransmissions, and a reader that waits for a CPU closes its window. Such a stream is
+//! repeated. `GROSSO_SLOWDOWN_CAPTURES` names a directory in which to keep the captures.
 
 mod counters;
 mod lro;
@@ -89,7 +89,7 @@ fn nothing_is_named_in_many_healthy_streams() {
     score.check(200);
 }
 
-/// Counts of the causes that `inspect` named first, by situation and capture point.
+/// Number of times that `inspect` named each cause first, by situation and capture point.
 #[derive(Debug, Default)]
 struct Score {
     named: BTreeMap<String, BTreeMap<String, usize>>,
@@ -100,7 +100,7 @@ struct Score {
     /// Number of situations, including those that could not be created on a busy machine.
     tried: usize,
     wrong: String,
-    /// Whether the host lacks something that the situations need.
+    /// Whether the host lacks a requirement for the situations.
     is_skipped: bool,
 }
 
@@ -128,7 +128,7 @@ impl Score {
             let causes = &report["slowdown"]["causes"];
             let is_in_stream = |flow: &str| flow.contains(&format!(":{} > ", reports.port));
             let found = causes[0]["cause"].as_str();
-            // A cause that belongs to another stream is wrong too.
+            // A cause that belongs to another stream counts as wrong, too.
             let found = found.filter(|_| causes[0]["flow"].as_str().is_some_and(is_in_stream));
             self.all += 1;
             self.right += usize::from(found == expected);
@@ -143,8 +143,8 @@ impl Score {
         }
     }
 
-    /// Checks that at least `at_least` captures were judged, that nine tenths of the situations were created, and that
-    /// enough answers are right: 95 %, or 99 % if all streams were healthy.
+    /// Checks that at least `at_least` captures were judged, that 90 % of the situations could be created, and that 95
+    /// % of the answers are right (99 % if all streams were healthy).
     fn check(&self, at_least: usize) {
         if self.is_skipped {
             return;
@@ -192,7 +192,8 @@ struct Reports {
 
 /// The hosts, the impaired link between them, and captures on both sides of it.
 struct Line {
-    /// The router's device, if the router merges packets. It ends before the device that it reads.
+    /// Device through which the router receives merged packets, if it does. It is dropped before the device that it
+    /// reads from.
     merging: Option<MergingDevice>,
     hosts: Hosts,
     /// The receiver behind the router.
@@ -247,8 +248,8 @@ impl Line {
         Some(Self { merging, hosts, far, bridge, dumps })
     }
 
-    /// Runs a stream and waits until all captures contain all of it. Returns the counters of the kernels, and the port
-    /// of the sender.
+    /// Runs a stream and waits until all captures contain all of it. Returns the kernels' counters, and the sender's
+    /// port.
     fn run(&self, situation: &Situation) -> (Counters, u16) {
         let version = usize::from(situation.is_ipv6);
         let (far, address) = match &self.far {

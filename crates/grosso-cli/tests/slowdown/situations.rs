@@ -1,24 +1,24 @@
-//! Situations in which a stream has a fault. Each says how to create the fault, and which cause `inspect` must name
-//! first at each capture point.
+//! Situations in which a stream has a fault. Each contains the commands that create the fault, and the cause that
+//! `inspect` must name first at each capture point.
 
 use std::time::Duration;
 
 use super::counters::Counters;
 
-/// Behavior of the two applications.
+/// Behavior of the sending and the receiving application.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applications {
     /// Number of bytes in the stream.
     pub(super) bytes: usize,
-    /// Bytes of each write. The pause after it is `write_pause`.
+    /// Number of bytes per write. `write_pause` is the pause after it.
     pub(super) write: usize,
     pub(super) write_pause: Duration,
     /// Whether each write begins a new packet.
     pub(super) is_record: bool,
-    /// Bytes of each read. The pause before it is `read_pause`.
+    /// Number of bytes per read. `read_pause` is the pause before it.
     pub(super) read: usize,
     pub(super) read_pause: Duration,
-    /// Time for which the link stops after the sixth write of each 16.
+    /// Time for which the link stalls after the sixth of every 16 writes.
     pub(super) stall: Duration,
 }
 
@@ -41,14 +41,14 @@ pub(super) struct Situation {
     /// Impairment of the link. The seed determines `{delay}`, `{share}` and `{rate}`.
     pub(super) impairment: &'static str,
     pub(super) applications: Applications,
-    /// Shell commands for the sender, for the host behind the link, and for the receiver behind the router.
+    /// Shell commands to run on the sender, on the host behind the link, and on the receiver behind the router.
     pub(super) setup: [&'static str; 3],
     /// Whether the counters show this fault and no other.
     pub(super) is_made: fn(&Counters) -> bool,
     /// The cause that must be named first at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
-    /// The cause that must be named first at the receiver behind the router; `Some(None)` if none must be named, and
-    /// `None` if captures there are not judged.
+    /// Cause that must be named first at the receiver behind the router: `Some(None)` if no cause must be named, `None`
+    /// if captures there are not judged.
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,
@@ -118,7 +118,7 @@ pub(super) const HEALTHY_IPV6: Situation =
 pub(super) const HEALTHY_LOCAL: Situation =
     Situation { name: "healthy, no delay", impairment: "delay 0ms", ..HEALTHY };
 
-/// A stream through a router with the MTU of the other links.
+/// A stream through a router whose links all have the same MTU.
 pub(super) const HEALTHY_ROUTED: Situation = Situation {
     name: "healthy, routed",
     route: Route::Routed,
@@ -324,7 +324,7 @@ pub(super) const FAULTS: [Situation; 22] = [
     },
 ];
 
-/// Situations in which the rate of a stream is limited, but the network has no fault.
+/// Situations in which the rate of a stream is limited, but not by a network fault.
 pub(super) const LIMITS: [Situation; 2] = [
     Situation {
         name: "tiny segments",
@@ -342,8 +342,8 @@ pub(super) const LIMITS: [Situation; 2] = [
     },
 ];
 
-/// Settings for the same congestion control on every machine, and no tail loss probes, which retransmit when an
-/// acknowledgment waits for a CPU.
+/// Selects the same congestion control on every machine, and turns off tail loss probes, which retransmit if a busy CPU
+/// delays an acknowledgment.
 pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
     sysctl -qw net.ipv4.tcp_early_retrans=0";
 

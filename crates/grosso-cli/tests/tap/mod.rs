@@ -1,4 +1,4 @@
-//! Creates a network with a TAP, and runs commands that capture on it.
+//! Helpers that create a network with a TAP, and run commands that capture on it.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -89,7 +89,7 @@ pub(crate) fn end(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Repeats the check until it succeeds. The scheduler determines how long that takes.
+/// Repeats the check until it succeeds. The limit is generous, because the duration depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Returns a TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
+/// Returns a TCP superframe over IPv4 with two segments of 100 bytes, and its virtio header.
 pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     let mut frame = vec![0; 254];
     (frame[0], frame[6]) = (2, 2);

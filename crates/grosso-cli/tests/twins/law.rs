@@ -1,5 +1,5 @@
-//! The law of twins, which are two captures of one stream: the output of `wire` for the sender's capture equals the
-//! capture of the wire, byte for byte, or the report admits a guess.
+//! The law of twins, two captures of one stream: for the sender's capture, `wire` must output exactly the packets
+//! captured on the wire, or its report must admit a guess.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) enum Measure {
     Outermost,
 }
 
-/// Requirement on a command: what it must know, and which guesses it must report.
+/// Requirement on a command: whether it may guess, and what it must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
     /// The file or the user provides all facts: nothing may be guessed.
@@ -105,8 +105,8 @@ impl Twins {
         self.strict_leaves_whole(bench, options)
     }
 
-    /// Checks that `--strict` leaves frames that would need a guess unchanged, and that everything else equals the
-    /// wire.
+    /// Checks that `--strict` leaves frames that would need a guess unchanged, and that all other frames become wire
+    /// packets.
     fn strict_leaves_whole(&self, bench: &Bench, options: &str) -> Result<(), String> {
         let line = format!("wire --json --strict -r host.pcap -w strict.pcap {options}");
         let run = bench.run(&line);
@@ -142,7 +142,7 @@ impl Twins {
 
     /// Checks that a capture of the wire is classified as the wire and is not changed.
     fn wire_stays(&self, bench: &Bench, options: &str) -> Result<(), String> {
-        // Only ports apply to the wire, because sizes in the options are those of the host's superframes.
+        // Only ports apply to the wire: sizes in the options refer to the host's superframes.
         let ports: Vec<_> = options.split("--").filter(|word| word.starts_with("port")).collect();
         let ports = ports.iter().map(|word| format!(" --{word}")).collect::<String>();
         let run = bench.run(&format!("inspect --json wire.pcap{ports}"));
@@ -249,9 +249,9 @@ fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Replaces one of the two forms of a zero TCP checksum with the other. Linux writes 0 if it computes checksums during
-/// segmentation (`gso_make_checksum`), and 0xffff if they were left to a device that cannot compute them
-/// (`skb_checksum_help`); a host's capture does not show which.
+/// Gives a zero TCP checksum a single form. Linux writes 0 if it computes checksums during segmentation
+/// (`gso_make_checksum`), and 0xffff if they were left to a device that cannot compute them (`skb_checksum_help`). A
+/// capture at the host does not show which one the wire will have.
 fn write_zero_one_way(frame: &mut [u8]) {
     for tcp in parsed(frame).layers.iter().filter(|layer| layer.name == "tcp") {
         let checksum = &mut frame[tcp.offset + 16..tcp.offset + 18];
@@ -272,7 +272,7 @@ fn parsed(frame: &[u8]) -> Parsed {
     oracle::parse(&readable(frame), Link::Ethernet, Lengths::Declared)
 }
 
-/// Returns the frame in a form for a parser that knows VXLAN only by its assigned port.
+/// Returns the frame in a form that a parser can read which recognizes VXLAN only by its assigned port.
 fn readable(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let parsed = oracle::parse(&frame, Link::Ethernet, Lengths::Declared);

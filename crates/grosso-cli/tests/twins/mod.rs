@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// Checks twins with the SYNs, which contain all information, and without them.
+    /// Checks twins twice: with the SYNs, which contain all necessary information, and without them.
     fn both(&mut self, case: &str, twins: &Twins, options: &str, with_syns: Must) {
         self.check(case, twins, options, with_syns);
         let case = format!("{case}, without SYNs");
@@ -101,7 +101,8 @@ fn streams_in_a_vlan() {
 fn streams_in_the_kernels_vxlan() {
     let mut table = Table::default();
     for (port, words) in [(4789, "udpcsum"), (4789, "noudpcsum"), (8472, "udpcsum")] {
-        // Outer and inner MTUs. In the third case the kernel passes the inner MTU to its TCP, and no packet shows it.
+        // Outer and inner MTUs. In the third case, the kernel passes the inner MTU to TCP directly, so no packet shows
+        // it.
         for (outer, inner, must) in
             [(1600, 1500, Must::Know), (1500, 1450, Must::Know), (1500, 1500, Must::Say)]
         {
@@ -229,7 +230,7 @@ fn what_grosso_tunnel_sends() {
     }
 }
 
-/// The metadata that `grosso capture` records with each superframe leaves no doubt about any superframe.
+/// The metadata that `grosso capture` records with each superframe leaves no ambiguity.
 #[test]
 fn what_grosso_capture_records() {
     let mut table = Table::default();

@@ -1,5 +1,5 @@
-//! Hosts whose frames carry a VLAN tag in transit, even if the kernel has no VLAN devices: the test itself inserts and
-//! removes the tag, between TAPs.
+//! Hosts whose frames carry a VLAN tag in transit. The test itself inserts and removes the tag, between TAPs, because
+//! the kernel may have no VLAN devices.
 //!
 //! ```text
 //!  sender           bridge                     receiver
@@ -63,7 +63,7 @@ impl Tagged {
     }
 }
 
-/// Carries frames with their virtio headers from one TAP to another until the test's process ends.
+/// Copies frames with their virtio headers from one TAP to another until the test process exits.
 fn copy(from: &Arc<Tun>, to: &Arc<Tun>, change: fn(&mut Vec<u8>)) {
     let (from, to) = (Arc::clone(from), Arc::clone(to));
     thread::spawn(move || {

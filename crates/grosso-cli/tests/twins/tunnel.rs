@@ -1,4 +1,4 @@
-//! Creates a Grosso tunnel that ends at one of the hosts.
+//! A Grosso tunnel endpoint on one of the hosts.
 
 use std::{path::PathBuf, process::Command};
 

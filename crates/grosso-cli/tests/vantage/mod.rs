@@ -6,8 +6,8 @@
 //!  superframes          packets
 //! ```
 //!
-//! `w0` segments the sender's packets and completes their checksums, because it has no offloads. The devices after it
-//! have none either, so the packets of the reverse direction are also those on the wire.
+//! `w0` has no offloads, so the kernel segments the sender's packets and completes their checksums there. The devices
+//! after it have none either, so packets in the reverse direction are wire packets, too.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -137,7 +137,7 @@ impl Chain {
         }
     }
 
-    /// Adds devices of the bridge's host to its bridge, which has no addresses and sends no packets of its own.
+    /// Connects these devices with a bridge, which has no addresses and sends no packets of its own.
     pub(crate) fn join(&self, ports: &[&str]) {
         let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         self.bridge.run(quiet).unwrap().unwrap();
@@ -361,8 +361,8 @@ fn is_mark(frame: &[u8], mark: &[u8]) -> bool {
     frame.len() < 128 && find(frame, mark)
 }
 
-/// Pins the calling thread, and with it the processes that it starts, to one CPU. On two CPUs, packets of a sender may
-/// overtake each other between two captures.
+/// Pins the calling thread, and thus the processes that it starts, to one CPU. On two CPUs, a sender's packets may
+/// overtake each other between two capture points.
 fn pin() {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let allowed = scheduling::allowed_processors().unwrap();

@@ -1,4 +1,6 @@
 //! The experiments, with their settings and comparisons.
+//!
+//! Longer than 600 lines: each experiment stands beside the claims that it judges.
 
 use std::{io, time::Duration};
 

@@ -229,7 +229,8 @@ impl Refusal {
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // A socket returns EIO if the device cannot segment. An interface that is down (ENETDOWN) may come up again.
+            // A socket returns EIO if the device cannot segment. ENETDOWN does not mean that, and an interface may come
+            // up again.
             (ErrorClass::Down, 2..) if is_device_failure(error) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne

@@ -21,7 +21,7 @@ pub(crate) struct Template<'a> {
     pub(crate) header: &'a [u8],
     /// IP levels whose identification is fixed.
     pub(crate) fixed_ids: IpLevels,
-    /// Which packets have CWR.
+    /// Packets that have CWR.
     pub(crate) cwr: Cwr,
     /// Whether to write a transport checksum even if the checksum field is zero. In UDP, zero normally means that there
     /// is no checksum, but here the source of the superframe may have omitted even the pseudo-header sum.

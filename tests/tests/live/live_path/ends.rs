@@ -1,4 +1,4 @@
-//! Tests how a data path sleeps, wakes up, and ends.
+//! Tests how a data path sleeps, wakes up, and stops.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ fn frames_that_come_while_a_train_is_held_do_not_each_wake_the_path() {
     }
     let after = path.handle.snapshot().unwrap().sleeps;
     let most = started.elapsed().as_micros() / 100;
-    // A query also wakes the path, and the query and a frame may each find the path about to sleep.
+    // A query also wakes the path. Both the query and a frame may arrive when the path is about to sleep.
     assert!(u128::from(after - before) <= most + 3, "{} of at most {most}", after - before);
     until(|| received() >= 2000);
     path.stop();
@@ -162,7 +162,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
 
 /// Fills a ring of 64 slots with frames of two greedy flows and four frames of a quiet flow, receives 16 frames, and
 /// sends 20 more greedy frames and six quiet ones. Returns the numbers of quiet and greedy frames received, and the
-/// number of frames dropped because their flow had used its share.
+/// number of frames dropped because their flow had used up its share.
 fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let mut options = PacketOptions::default();
     (options.slots, options.slot_bytes) = (Some(64), Some(2048));

@@ -1,4 +1,4 @@
-//! Kernel TCP over impaired links, and the kernel's counters of damaged packets.
+//! Tests kernel TCP over impaired links, and the kernel's counters for damaged packets.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,7 @@ use super::{
 
 const BYTES: usize = 2 << 20;
 
-/// Returns the kernel's counters of a network namespace from this file (`snmp`, `netstat`), keyed by line name and
-/// column name.
+/// Returns a network namespace's kernel counters from this file (`snmp` or `netstat`), keyed by line and column name.
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();
@@ -41,7 +40,7 @@ fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     columns.collect()
 }
 
-/// Sends streams over IPv4 and IPv6 through a link that impairs packets to the second host. The hosts have their
+/// Sends streams over IPv4 and IPv6 through a link that impairs packets to the second host. `offloads` turns the hosts'
 /// offloads on or off.
 fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceStats, World)> {
     let world = World::new()?;
@@ -52,7 +51,7 @@ fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceSta
         packet.transmit = Features::NONE;
     }
     let wire = Impair::new(world.packet_port(&packet), fault.parse().unwrap());
-    // The opposite direction is also impaired, with another seed, so superframes of the second host are damaged.
+    // The opposite direction is impaired, too, with another seed, so superframes from the second host are damaged.
     let back = format!("{fault} seed 99").parse().unwrap();
     let tap = Impair::new(world.tap_port(&TapOptions::default()), back);
     let path = start(wire, tap, RunOptions::new(1));
@@ -92,7 +91,7 @@ fn damaged_packets_arrive_damaged_and_the_receiver_counts_them() {
     let passed = |reason: Pass| coalesced.passed[reason as usize];
     let errors = counted["TcpInCsumErrors"];
     let (damaged, told) = (stats.corrupted, passed(Pass::Checksum));
-    // A packet with a damaged address is refused before its sum is checked, and the engine does not check the sums of
+    // A packet with a damaged address is refused before its sum is checked, and the engine does not verify checksums of
     // pure acknowledgments.
     assert!(errors <= damaged && told <= damaged, "{errors} counted, {told} told, {damaged}");
     assert!(

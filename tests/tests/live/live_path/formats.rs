@@ -81,8 +81,8 @@ impl Format {
         endpoint
     }
 
-    /// Returns whether packets have sequence numbers. If they do, superframes are segmented first (rule S43), and the
-    /// kernel merges no packets (rule T21).
+    /// Returns whether packets have sequence numbers. If so, superframes are segmented before encapsulation (rule S43),
+    /// and the kernel merges no packets (rule T21).
     fn is_numbered(&self) -> bool {
         matches!(self.header, Header::Gre { sequence: true, .. })
     }
@@ -151,8 +151,8 @@ fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, TunnelStage
     })
 }
 
-/// Configures the kernel to merge packets that arrive one by one, over a longer time. Returns whether the kernel
-/// accepts the setting.
+/// Configures the kernel's GRO to hold packets for longer, so that it merges packets that arrive one by one. Returns
+/// whether the kernel accepts the setting.
 fn kernel_joins(host: &NetworkNamespace) -> bool {
     let tell = || {
         show_network_in_sysfs()?;
@@ -188,7 +188,7 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
                     false => assert!(packets > 2 * number("tunnel_out_frames"), "{name:?}"),
                 }
             }
-            // The kernel merges only at the far end of the wire; Grosso merges at the other end.
+            // The kernel merges only at the far end of the wire; at the near end, Grosso does.
             let [reads, read] =
                 ["socket_rx_messages", "socket_rx_datagrams"].map(|name| count(&far, name));
             if kernel_joins {

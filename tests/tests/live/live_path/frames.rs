@@ -1,4 +1,4 @@
-//! Sends single frames with their metadata through the kernel, and tests what comes back.
+//! Sends single frames with metadata through the kernel, and checks the received frames.
 
 use core::cell::Cell;
 use std::{io, process::Command};
@@ -28,7 +28,7 @@ use super::world::{World, name, skip, until};
 /// A UDP port without a listener.
 const QUIET: u16 = 53_999;
 
-/// Opens the two sides of one TAP device: its descriptor, and a packet socket on the interface.
+/// Opens both sides of a TAP device: its descriptor, and a packet socket on its interface.
 fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     let mut options = TapOptions::default();
     options.header = form;
@@ -39,7 +39,7 @@ fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     (tap, packet)
 }
 
-/// Sends a frame into one port, and returns the received frames of the other port that have its length or its source
+/// Sends a frame into one port, and returns the frames received on the other port that have the same length or source
 /// address.
 fn pass(
     from: &mut impl Port,
@@ -90,7 +90,7 @@ fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
 }
 
-/// Returns the metadata of a superframe received from an untrusted source.
+/// Returns the metadata that a superframe has when it is received from an untrusted source.
 fn foreign(meta: Meta, segments: u16) -> Meta {
     let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
     Meta { gso, ..meta }
@@ -205,7 +205,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
     }
 }
 
-/// Calls a function, and returns its result and the number of its system calls that send, receive or wait.
+/// Calls a function. Returns its result, and the number of system calls that it made to send, receive or wait.
 fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     thread_local! {
         static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -278,9 +278,9 @@ fn v06_verified_packets_are_partial_for_the_kernel_and_unverified_ones_are_not()
     }
 }
 
-/// Tests a device that verifies the outer checksum of tunnel packets: here, the kernel's GRO does so. A packet socket
-/// reports the verified outer checksum, which also verifies the inner one. The payload is not read for this, so a later
-/// change of the payload has no effect.
+/// Tests a device that verifies the outer checksum of tunnel packets (here, the kernel's GRO). A packet socket reports
+/// the verified outer checksum, which proves that the inner one is correct, too. The payload is not read for this, so
+/// changing it afterwards has no effect.
 #[test]
 fn c30_a_packet_socket_reports_a_verified_checksum_that_verifies_the_inner_one() {
     let Some(world) = World::new() else { return };

@@ -1,4 +1,4 @@
-//! Packets of an IP protocol from host to host, through raw sockets.
+//! Sends packets of an IP protocol from host to host through raw sockets.
 
 use std::net::IpAddr;
 
@@ -55,7 +55,8 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns a packet with zeros in the fields that the kernel sets in an IPv4 header: identification and checksum.
+/// Returns a packet without the IPv4 header fields that the kernel sets, identification and checksum: they are set to
+/// zero.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -163,8 +164,7 @@ fn what_may_be_fragmented_is_and_is_joined_behind_the_port() {
     let far = open(&world.engine, B[0], A[0], &[PROTOCOL_GRE]);
     let mut far = Fragmentation::new(far, &FragmentationOptions::new(1)).unwrap();
     let frame = outer(0).gre(|gre| gre).ipv4(|ip| ip).udp(|udp| udp).payload_len(4000).build();
-    // The first packet is longer than the MTU of the link and forbids fragmentation, but it must not be lost for that
-    // reason.
+    // The first packet exceeds the link MTU and forbids fragmentation, but it must not be lost for that reason.
     let mut allowed = frame.clone();
     allowed[6] = 0;
     for (frame, forbidden) in [(&frame, 1), (&allowed, 1)] {

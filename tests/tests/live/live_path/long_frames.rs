@@ -1,4 +1,4 @@
-//! Frames longer than a slot of the receive ring, which wait in the socket's queue.
+//! Tests frames that are longer than a slot in the receive ring and wait in the socket's queue.
 
 use grosso::{
     Frame, Meta,
@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::world::{World, until};
 
-/// Returns a superframe of a flow whose payload begins with `number`.
+/// Returns a superframe in a flow. Its payload starts with `number`.
 fn superframe(port: u16, number: u32, bytes: usize) -> (Vec<u8>, Meta) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(move |t| t.source_port(port).sequence(number)).payload_len(bytes);
@@ -128,7 +128,7 @@ fn where_superframes_may_not_wait_beside_the_ring_its_slots_are_for_them() {
         port
     };
     let mut port = world.b.run(open).unwrap().unwrap();
-    // Even the longest queue that the system permits has no room for all of these frames.
+    // Even the longest queue that the system permits cannot hold all of these frames.
     let frames: Vec<_> = (0..400).map(|number| superframe(1, number, 60_000)).collect();
     send(&mut tap, &frames);
     let came = receive(&mut port, frames.len());

@@ -1,5 +1,5 @@
-//! The live ports, tested against the running kernel: TCP and UDP sockets of two hosts, each in its own network
-//! namespace, and a data path between them in place of the NIC and its driver.
+//! Tests the live ports against the running kernel: TCP and UDP sockets on two hosts, each in its own network
+//! namespace, with a data path between them in place of the NIC and its driver.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`). Without one of these, they print `skipped:` and the
 //! reason.

@@ -1,4 +1,4 @@
-//! Real streams through every pair of ports, with the hosts' offloads on and off.
+//! Sends real streams through every pair of ports, with the hosts' offloads on and off.
 
 use grosso::features::Features;
 use grosso_io::{
@@ -26,8 +26,8 @@ fn streams(world: &World) {
     }
 }
 
-/// Returns the options of a link whose hosts have their offloads off: frames are no longer than the MTU, and the engine
-/// segments the frames that it sends.
+/// Returns options for a link whose hosts have their offloads off: no frame exceeds the MTU, and the engine segments
+/// the frames that it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();
     options.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
@@ -77,7 +77,8 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
     }
 }
 
-/// Returns the number of TCP segments that the kernel dropped for a wrong checksum in the thread's network namespace.
+/// Returns the number of TCP segments that the kernel dropped because of a bad checksum, in the thread's network
+/// namespace.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
@@ -88,7 +89,7 @@ fn checksum_errors() -> u64 {
 
 #[test]
 fn stretch_acknowledgments_of_a_kernel_are_expanded_and_a_kernel_takes_them_all() {
-    // Partial checksums of the host are completed by the path, or by the port.
+    // The host's partial checksums are completed by the path or by the port.
     for transmit in [Features::NONE, Features::CHECKSUM_GENERIC] {
         let Some(world) = World::new() else { return };
         world.set_offloads(false);

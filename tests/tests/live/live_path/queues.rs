@@ -54,7 +54,7 @@ fn queues_from(world: &World, wire: &Opening, count: usize) -> Vec<DataPath<Live
     left.into_iter().zip(right).map(join).collect()
 }
 
-/// Returns the bytes that each queue carried between two readings, in each direction.
+/// Returns the number of bytes that each queue carried between two snapshots, in each direction.
 fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
     let bytes = |after: &DirectionStats, before: &DirectionStats| after.rx_bytes - before.rx_bytes;
     let pairs = before.iter().zip(after);
@@ -141,7 +141,7 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let busy = carried.iter().position(|[there, _]| *there > 1 << 20).unwrap();
         let idle = 1 - busy;
         assert!(carried[busy][1] > 1 << 20, "{carried:?}");
-        // The first frame of a connection opened from the device's side may use another queue, and so may neighbor
+        // If the device's side opens a connection, its first frame may use another queue, and so may neighbor
         // discovery.
         assert!(carried[idle].iter().all(|bytes| *bytes < 4096), "{carried:?}");
         used[busy] = true;
@@ -161,7 +161,7 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
     let count = move || {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    // The devices of this queue still exist, so the queue would not end of its own accord.
+    // This queue's devices still exist, so it would not stop unless requested to.
     let [left, right] = ["x0", "x1"].map(|device| {
         let (layer, options) = (Layer::Ethernet, TapOptions::default());
         let opening = Opening::Tun { name: device.to_owned(), layer, options };

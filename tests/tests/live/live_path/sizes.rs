@@ -1,4 +1,4 @@
-//! Superframes up to the longest IP packet, sent into the stack of this host.
+//! Sends superframes, up to the longest IP packet, into this host's network stack.
 
 use grosso::{
     Meta,
@@ -40,7 +40,7 @@ fn dividing(payload: usize) -> usize {
 }
 
 /// Tests every length from 65500 (`large_max` of the kernel selftest) to the longest IP packet. For each length, the
-/// stack receives one frame, which equals the superframe of these packets.
+/// stack receives one frame that equals the superframe of these packets.
 #[test]
 fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let Some(world) = World::new() else { return };

@@ -1,4 +1,4 @@
-//! Sends streams and datagrams between the sockets of the hosts.
+//! Sends streams and datagrams between sockets on the two hosts.
 
 use std::{
     io::{Read, Write},
@@ -62,8 +62,8 @@ fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
 /// Bytes generated and compared at once.
 const CHUNK: usize = 1 << 16;
 
-/// Sends datagrams through a socket whose kernel segments them (`UDP_SEGMENT`), and compares each. Returns whether this
-/// kernel supports that.
+/// Sends datagrams as superframes through a UDP socket (`UDP_SEGMENT`), and checks the length and contents of each
+/// received datagram. Returns false if the test was skipped.
 pub(crate) fn datagrams(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),
@@ -100,7 +100,7 @@ pub(crate) fn datagrams(
 /// Number of datagrams sent, 40 per call.
 const DATAGRAMS: usize = 400;
 
-/// Program of the sender. Each datagram is filled with its number.
+/// Sender program. It fills each datagram with the datagram's number.
 const GSO_SENDER: &str = "
 import socket, sys
 address, port = sys.argv[1], int(sys.argv[2])

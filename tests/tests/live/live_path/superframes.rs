@@ -1,5 +1,4 @@
-//! Superframes of a tunnel's own datagrams: a program sends them with `UDP_SEGMENT` to Grosso's endpoint on an
-//! interface.
+//! Tests superframes of tunnel datagrams: a program sends them with `UDP_SEGMENT` to Grosso's endpoint on an interface.
 
 use std::{net::UdpSocket, process::Command};
 
@@ -63,7 +62,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             });
             assert!(given.unwrap() <= POLL);
             buffers.drain(..).for_each(|buffer| tunnel.recycle(buffer));
-            // Other packets from a host, for example reports of its multicast groups, are refused.
+            // Other packets from a host, for example multicast group reports, are refused.
             taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);
@@ -75,5 +74,5 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
 const DATAGRAMS: u16 = 10;
 /// Number of frames per poll, fewer than in a superframe.
 const POLL: usize = 3;
-/// The header of the tunnel with network identifier 7.
+/// VXLAN header with network identifier 7.
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 7, 0];

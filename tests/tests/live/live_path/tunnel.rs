@@ -21,9 +21,9 @@ impl World {
     /// Creates the world as `new` does, with addresses at the engine's end of the wire, which makes the engine a
     /// separate IP host.
     ///
-    /// The sender completes the checksums of all packets, as on a wire between real hosts. By default, this wire leaves
-    /// checksums inside a tunnel to the next device, and a socket cannot report this state. The engine's kernel merges
-    /// received packets.
+    /// The sender completes all checksums, as on a wire between real hosts. By default, this wire leaves checksums
+    /// inside a tunnel to the next device, and a socket cannot report this state. On the engine's host, the kernel
+    /// merges received packets.
     pub(crate) fn with_addresses() -> Option<Self> {
         let world = Self::new()?;
         let set = |wire: &str, feature: &str, on: bool| {
@@ -43,7 +43,7 @@ impl World {
 
 const CHECKSUMS: &str = "tx-checksum-ip-generic";
 
-/// Opens a tunnel endpoint on UDP sockets of a host.
+/// Opens a tunnel endpoint on a host's UDP sockets.
 pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<UdpPort> {
     let options = UdpOptions::of(endpoint).unwrap();
     let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelSt
     tunnelled(port, endpoint, checksum)
 }
 
-/// Opens a tunnel endpoint on raw IP sockets of a host.
+/// Opens a tunnel endpoint on a host's raw IP sockets.
 pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<IpPort> {
     let options = IpOptions::of(endpoint).unwrap();
     let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();
@@ -69,8 +69,8 @@ pub(crate) fn tunnelled<P: Port>(
     TunnelStage::new(port, options).unwrap()
 }
 
-/// Opens the device of a host that leads into a tunnel over a wire with an MTU of 1500 bytes. Its addresses are the
-/// inner addresses of the first or the second host.
+/// Opens a host's device that leads into a tunnel over a wire with an MTU of 1500 bytes. It gets the inner addresses of
+/// the first or the second host.
 pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) -> TapPort {
     let layer = match endpoint.carries_ethernet() {
         true => grosso_sys::tun::Layer::Ethernet,
@@ -86,13 +86,13 @@ pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) 
     host.run(open).unwrap().unwrap()
 }
 
-/// Returns the value of a counter of a path's right port.
+/// Returns the value of a counter on a path's right port.
 pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let found = snapshot.right.iter().find(|(counter, _)| counter.name == name);
     found.unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// Checks that neither port lost packets, except because a socket had no room, which depends on the load of the CPU.
+/// Checks that neither port lost packets, except at a full socket buffer, which depends on the CPU load.
 pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     let counters = snapshot.left.iter().chain(&snapshot.right);
     let is_loss = |(counter, count): &&(PortCounter, u64)| {
@@ -102,7 +102,7 @@ pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     assert!(lost.is_empty(), "{lost:?}");
 }
 
-/// Returns the number of wrong checksums that the kernel of a host found in outer and inner headers, by counter.
+/// Returns the number of wrong checksums that a host's kernel found in outer and inner headers, by counter.
 pub(crate) fn checksum_errors(host: &NetworkNamespace) -> Vec<(String, u64)> {
     let read = || {
         let four = std::fs::read_to_string("/proc/thread-self/net/snmp")?;

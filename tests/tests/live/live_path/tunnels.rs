@@ -1,4 +1,4 @@
-//! Kernel TCP inside kernel VXLAN, between two hosts whose interfaces are TAPs with the longest virtio header.
+//! Tests kernel TCP inside kernel VXLAN, between two hosts whose interfaces are TAPs with the longest virtio header.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use super::{
 
 const BYTES: usize = 4 << 20;
 
-/// The addresses of the hosts inside the tunnel.
+/// The hosts' addresses inside the tunnel.
 pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     [
         IpAddr::V4(Ipv4Addr::new(10, 19, 0, 1)),
@@ -33,7 +33,7 @@ pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// Adds a VXLAN device to a host, with further arguments of `ip link`, and its addresses.
+/// Adds a VXLAN device with these `ip link` arguments to a host, and configures its addresses.
 pub(crate) fn add_vxlan(
     host: &NetworkNamespace,
     (local, remote): (IpAddr, IpAddr),

@@ -1,4 +1,4 @@
-//! Kernel TCP inside VXLAN with the kernel's own device at one endpoint, and Grosso at the other.
+//! Tests kernel TCP inside VXLAN, with the kernel's own device at one endpoint and Grosso at the other.
 //!
 //! ```text
 //!  host a                      engine                  host b
@@ -24,7 +24,7 @@ use super::{
 /// Number of bytes in each stream.
 const BYTES: usize = 4 << 20;
 
-/// Options of the tunnel's packets.
+/// Options that determine the format of the tunnel's packets.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// 0 for an outer IPv4 header, 1 for IPv6.
@@ -61,7 +61,7 @@ impl Case {
         Endpoint::new(B[self.outer], A[self.outer], header, Carrier::Udp(udp))
     }
 
-    /// Returns the arguments of `ip link` for the kernel's endpoint, without the addresses.
+    /// Returns the `ip link` arguments for the kernel's endpoint, without the addresses.
     fn words(self) -> Vec<&'static str> {
         let mut words = match self.checksum {
             true => vec!["udpcsum"],
@@ -145,8 +145,8 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
                 // For each packet, tshark lists the outer checksum first.
                 assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
             }
-            // A checksum that is left to the peer is not complete. tshark does not know that the VXLAN header marks
-            // this state, and expects zero instead of 0xffff (rule C3).
+            // Checksums left to the peer are not complete, but tshark does not know that the VXLAN header says so. It
+            // also expects zero instead of 0xffff (rule C3).
             let wrong = sent("vxlan && tcp.checksum.status == Bad && tcp.checksum != 0xffff");
             assert_eq!(wrong > 0, case.offload, "{case:?}: {wrong} of {all} from {address}");
         }
@@ -176,7 +176,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     Some(tcpdump)
 }
 
-/// Returns the packets of a capture that match a filter, one line each.
+/// Returns the packets in a capture that match a filter, one line each.
 pub(crate) fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);

@@ -28,7 +28,7 @@ use grosso_sys::{
     tun::{Features, Layer},
 };
 
-/// The addresses of the hosts, over IPv4 and IPv6.
+/// The hosts' IPv4 and IPv6 addresses.
 pub(crate) const A: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1)),
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) b: NetworkNamespace,
 }
 
-/// A broadcast of a protocol for experiments (RFC 5342).
+/// A broadcast frame with an EtherType reserved for experiments (RFC 5342).
 const HELLO: [u8; 60] = {
     let mut frame = [0; 60];
     let mut i = 0;
@@ -56,7 +56,7 @@ const HELLO: [u8; 60] = {
     frame
 };
 
-/// Repeats a query until it returns true. There is no time limit, because the scheduler determines how long this takes.
+/// Repeats a query until it returns true. The limit is generous, because the duration depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
@@ -73,7 +73,7 @@ pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Parses the name of an interface.
+/// Parses an interface name.
 pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
@@ -222,7 +222,7 @@ impl<L, R> Running<L, R> {
         end
     }
 
-    /// Waits until the path ends of its own accord.
+    /// Waits until the path ends without being stopped.
     pub(crate) fn wait(self) -> End<L, R> {
         self.thread.join().unwrap()
     }

@@ -48,7 +48,7 @@ pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
     port.transmit(&[frame], &Meta::default()).unwrap()
 }
 
-/// Receives all available frames of a port.
+/// Receives all available frames from a port.
 pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     loop {
@@ -65,7 +65,7 @@ pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)
     }
 }
 
-/// Returns the value of a counter of a port.
+/// Returns the value of a port's counter.
 pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     let mut found = None;
     port.counters(&mut |counter, value| {
@@ -76,12 +76,12 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that occasionally has no room, and counts the buffers that it hands out.
+/// A port that occasionally has no room, and counts the buffers that it lends.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames that are refused at the first attempt, as if there were no room.
+    /// Fraction of frames refused at the first attempt, as if there were no room.
     refusing: f64,
     /// Buffers that were handed out and have not been returned yet.
     pub(crate) outside: usize,

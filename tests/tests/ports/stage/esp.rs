@@ -39,7 +39,7 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
     }
 }
 
-/// Returns the sequence numbers of ESP packets over IPv6.
+/// Returns the sequence numbers in ESP packets over IPv6.
 fn sequences(frames: &[Vec<u8>]) -> Vec<u32> {
     let number = |frame: &Vec<u8>| {
         assert_eq!(frame[20], 50, "ESP");
@@ -250,7 +250,7 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
 }
 
-/// Creates a host that records its sequence numbers in a file, and the port of its peer.
+/// Creates a host that records its sequence numbers in a file, and the peer's port.
 fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
@@ -304,7 +304,7 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     assert!(passed.len() > recorded.len() / 2, "{} of {}", passed.len(), recorded.len());
 }
 
-/// Tests that no packet is refused if the program crashes in a quiet period and the peer then sends its next packet.
+/// Tests that after a crash in a quiet period, the peer's next packet is not refused.
 #[test]
 fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -359,8 +359,7 @@ fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     }
 }
 
-/// Tests that after an old file is restored, sequence numbers repeat, but the initialization vectors derived from them
-/// do not.
+/// Tests that if an old file is restored, sequence numbers repeat, but initialization vectors do not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
     let folder = tempfile::tempdir().unwrap();

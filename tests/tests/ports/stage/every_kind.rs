@@ -28,8 +28,8 @@ fn options() -> FragmentationOptions {
     options
 }
 
-/// Returns a frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification and header
-/// checksum.
+/// Returns a frame with DF, identification and header checksum cleared, because fragmenting an IPv4 packet with DF
+/// changes them.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);

@@ -1,4 +1,4 @@
-//! Every kind of tunnel, between two addresses.
+//! Creates endpoints for every kind of tunnel between two addresses.
 
 use std::net::IpAddr;
 

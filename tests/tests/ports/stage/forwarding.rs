@@ -25,7 +25,7 @@ use super::{
 };
 
 const LOCAL: [u8; 4] = [192, 0, 2, 1];
-/// The peers: the one that the endpoint specifies, and two more. The last peer has a different next hop.
+/// Peers: the endpoint's remote address, and two more. The last one has a different next hop.
 const REMOTES: [[u8; 4]; 3] = [[192, 0, 2, 2], [192, 0, 2, 3], [198, 51, 100, 4]];
 const NEXT: [u8; 6] = [6; 6];
 

@@ -237,7 +237,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
                 assert_eq!(lengths(&sent), lengths(&pieces), "{mtu} to {:?}", sends.mtu);
                 assert!(sent == pieces, "{mtu} to {:?}", sends.mtu);
             }
-            // The stage of the destination reassembles the fragments.
+            // The stage at the destination reassembles the fragments.
             let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
             assert_eq!(whole, std::slice::from_ref(&frame), "{mtu}");
         }

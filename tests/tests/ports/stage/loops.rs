@@ -34,7 +34,7 @@ fn outside(family: usize) -> [IpAddr; 3] {
     OUTSIDE[family].map(|text| text.parse().unwrap())
 }
 
-/// Returns a wire of MTU 1500 that fragments every longer packet, and its far end.
+/// Returns a wire with an MTU of 1500 that fragments every longer packet, and its far end.
 fn narrow_wire() -> (Fragmentation<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 4096);
     let mut options = fragments(1500);
@@ -51,8 +51,8 @@ fn datagram(link: LinkType) -> Vec<u8> {
     packet.ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1300).build()
 }
 
-/// Sends a frame, and sends every packet that arrives at the far end back to the port, until no packet is left. Returns
-/// the number of frames sent.
+/// Sends a frame, and sends every packet that arrives at the far end through the port again, until none is left.
+/// Returns the number of frames sent.
 fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
     let link = port.link();
     let mut frames = VecDeque::from([frame]);

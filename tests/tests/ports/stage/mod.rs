@@ -1,4 +1,4 @@
-//! Fragmentation, ESP and tunnels as ports that wrap other ports, over wires in memory.
+//! Tests fragmentation, ESP and tunnels as ports that wrap other ports, over wires in memory.
 
 mod bad_wire;
 mod ends;

@@ -1,4 +1,4 @@
-//! Tunnels and fragmentation over a port whose path has a smaller MTU than its link, or a smaller reported MTU.
+//! Tests tunnels and fragmentation over a port whose path has, or is reported to have, a smaller MTU than its link.
 
 use std::net::IpAddr;
 
@@ -111,8 +111,7 @@ fn what_is_proven_counts_down_to_the_floor() {
     assert_eq!(near.mtu(), Some(1000));
 }
 
-/// Tests a tag of an inner frame. It does not count towards the MTU of the device, but it counts towards the MTU of the
-/// path.
+/// Tests a tag of an inner frame. It does not count towards the device MTU, but it does count towards the path MTU.
 #[test]
 fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };
@@ -130,8 +129,8 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     };
     for tags in 0..3 {
         let bytes = 4 * tags;
-        // The cases: only the link; a proven path MTU; and a proven path MTU with a device without room for tags, and
-        // with room for them.
+        // Cases: only the link MTU applies; the path MTU is proven; and it is proven and the device MTU leaves no room
+        // for tags, or leaves room.
         for (proven, wanted, fits) in [
             (None, None, 1500 - around - bytes),
             (Some(1300), None, 1300 - around - bytes),

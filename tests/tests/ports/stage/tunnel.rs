@@ -26,7 +26,7 @@ use super::{
     formats::{VXLAN, formats, other_end, udp},
 };
 
-/// The addresses of the endpoints, over IPv4 and IPv6.
+/// The endpoints' IPv4 and IPv6 addresses.
 const OUTSIDE: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 
 fn outside(family: usize) -> [IpAddr; 2] {
@@ -248,7 +248,7 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// Tests superframes of a kernel on the same host, which leaves TCP checksums and segmentation to a device. A socket
+/// Tests superframes from a kernel on the same host, which leaves TCP checksums and segmentation to a device. A socket
 /// does not report the segment size of these superframes.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
