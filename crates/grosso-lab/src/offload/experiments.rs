@@ -1,6 +1,6 @@
 //! The experiments, with their settings and comparisons.
 //!
-//! Longer than 600 lines: each experiment stands beside the claims that it judges.
+//! Longer than 600 lines: each experiment is next to the claims that it tests.
 
 use std::{io, time::Duration};
 
