@@ -34,9 +34,9 @@ pub enum CaptureError {
     Truncated {
         /// Part of the file that is incomplete.
         place: FilePart,
-        /// Full length of that part in bytes.
+        /// Full length of the incomplete part in bytes.
         needs: u64,
-        /// Number of bytes of that part that the file contains.
+        /// Number of bytes of the incomplete part that the file contains.
         there: u64,
         /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,

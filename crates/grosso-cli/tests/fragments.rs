@@ -630,7 +630,7 @@ fn fragments_of_fragments_are_one_set() {
     assert_eq!(frames(&bench.get("d")), [packet]);
 }
 
-/// Returns 35 datagrams of four fragments each: first all first fragments, then the other fragments of each datagram.
+/// Returns 35 datagrams of four fragments each: the first fragments of all datagrams, then the rest of each datagram.
 fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     assert_eq!(frames.len(), 35 * 4);
     let firsts = frames.chunks(4).map(|datagram| datagram[0].clone());

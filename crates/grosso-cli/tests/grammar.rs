@@ -354,7 +354,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
 #[test]
 fn a_capture_that_begins_when_another_ends_comes_after_it() {
     let bench = Bench::new();
-    // Packets with equal timestamps are in several files, in directories whose names sort differently.
+    // Packets with equal timestamps are in several files, whose names sort in a different order.
     let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
     let names = ["a9", "a1", "a10", "b", "a2"];
     let mut want = Vec::new();

@@ -358,7 +358,7 @@ pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> Str
     format!("{median} {unit} ({min}-{max})")
 }
 
-/// Returns the CPU for the sender and the CPU for everything else, which is the same one if there is only one.
+/// Returns the CPUs for the sender and for everything else: the same CPU for both if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],

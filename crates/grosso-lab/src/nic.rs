@@ -17,8 +17,7 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Number of packets that were dropped because no buffer was free.
     dropped: u64,
-    /// Returned buffers that can be reused. There are never more of them than the maximum number of buffers in use at
-    /// the same time.
+    /// Returned buffers that can be reused: at most as many as were ever in use at the same time.
     spare: Vec<Vec<u8>>,
     /// The inner port's buffers whose packets have been copied, until they can be returned to that port.
     copied: Vec<PortBuffer>,

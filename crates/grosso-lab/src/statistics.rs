@@ -84,7 +84,7 @@ fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
 }
 
-/// Returns the ratio of two figures; `None` if the ratio is not a number.
+/// Returns the ratio of two figures; `None` if the ratio is infinite or not a number.
 pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
     Some(over / under).filter(|ratio| ratio.is_finite())
 }

@@ -41,8 +41,8 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     Path::Ipv4.train(&[random.below(2) * 100], change).remove(0)
 }
 
-/// Pushes frames as they arrive, and calls `expire` as a caller would. Checks that no packet is held longer than the
-/// limit.
+/// Pushes frames as they arrive, and calls `expire` as often as a caller would. Checks that no packet is held longer
+/// than the limit.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
     // The end of a wait is detected up to one tick late, and then the end of a train up to another tick late.

@@ -27,8 +27,8 @@ pub struct FlowMerging {
     pub trains: u64,
     /// Wire packets per delivered frame.
     pub packets_per_train: f64,
-    /// Delivered frames by the reason why the train ended: either a property of a packet prevented merging, or some
-    /// other event ended the train.
+    /// Delivered frames by the reason why the train ended: the property of the next packet that prevented merging, or
+    /// of a packet that passed through; otherwise the event that ended the train.
     pub ended: Counts,
     /// Waiting times of packets, accurate to 12 %.
     pub held_ns: Option<Quantiles>,

@@ -256,7 +256,8 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
     }
 }
 
-/// Writes whether the kernel learns the addresses that are reached through each endpoint, and how long it keeps them.
+/// Writes whether the kernel learns the addresses that are reached through each endpoint, how many it learns, and how
+/// long it keeps them.
 fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
     section.put("MacLearning", age_ns.is_some());

@@ -119,7 +119,7 @@ impl Drop for Senders {
     }
 }
 
-/// Starts a process that unregisters the senders when its input ends because this process closes it or dies.
+/// Starts a process that unregisters the senders when its input ends, that is, when this process closes it or dies.
 fn guard() -> io::Result<Child> {
     let names = Worth::ALL.map(Worth::congestion).join(" ");
     let script = format!(

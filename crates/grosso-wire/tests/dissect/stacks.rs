@@ -94,7 +94,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
     }
 }
 
-/// Without configured ports, dissection ends at a UDP header, or at the IP header before an L2TPv3 session.
+/// Tests that without configured ports, dissection ends at a UDP header, or at the IP header before an L2TPv3 session.
 #[test]
 fn without_ports_every_udp_header_is_the_last() {
     for made in stacks() {

@@ -212,7 +212,7 @@ impl Discarded<'_> {
         })
     }
 
-    /// Returns the end of the fragment that reaches furthest, as an offset in the data in bytes.
+    /// Returns the highest offset at which a fragment ends, in bytes of data.
     #[must_use]
     pub fn reach(&self) -> u32 {
         self.reach

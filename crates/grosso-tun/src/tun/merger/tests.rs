@@ -64,7 +64,7 @@ impl Transmit for Mock {
     }
 }
 
-/// A port that segments superframes and collects the packets in a list.
+/// A port without offload features, which collects packets in a list.
 struct Segmented<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Transmit for Segmented<'_> {

@@ -26,7 +26,8 @@ pub(crate) struct AckLog {
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet whose acknowledgment differs from the previous packet's, or `None` until the first packet is read.
+    /// Record of the last packet in the summary, with the arrival time of the last counted packet that repeats it.
+    /// `None` until the first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,

@@ -211,7 +211,8 @@ impl Controller {
         }
     }
 
-    /// Determines the hold time and the packet limit of a new train.
+    /// Sets the deadline of a new train and, for TCP, the maximum number of packets that leaves the sender enough
+    /// acknowledgments.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));

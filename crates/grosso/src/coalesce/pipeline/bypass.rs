@@ -78,7 +78,7 @@ impl Bypasser {
     }
 }
 
-/// Returns the length of a packet as a byte count.
+/// Converts the length of a packet to `u32`, the type of the byte counts. A longer length becomes `u32::MAX`.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

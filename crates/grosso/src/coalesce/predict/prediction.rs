@@ -536,7 +536,7 @@ impl Default for Prediction {
     }
 }
 
-/// Position of the identification in [`IpNumbers`].
+/// Bit position of the identification in [`IpNumbers`].
 const IDENTIFICATION_SHIFT: u32 = 48;
 
 /// Adds one to the identification and subtracts one from the checksum.

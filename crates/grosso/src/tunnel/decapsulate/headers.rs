@@ -232,8 +232,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the tunnel that an IP protocol number announces: GRE, whose header is skipped, or a packet without a
-    /// tunnel header.
+    /// Returns the tunnel that an IP protocol number announces, and its GRE header if it has one. Skips the GRE
+    /// header, and a tunnel header that follows it.
     fn protocol(
         &mut self,
         ip: &Layer,

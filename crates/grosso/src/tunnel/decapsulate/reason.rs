@@ -62,8 +62,7 @@ reasons! {
         RemoteChecksumPlace = "remote_checksum_place",
         /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).
         ChecksumOutside = "checksum_outside",
-        /// The packets of the superframe belong to different inner connections, so the superframe must be segmented
-        /// first (B29).
+        /// The superframe does not contain a single inner TCP or UDP superframe, so it must be segmented first (B29).
         Superframe = "superframe",
         /// The link layer of the frame cannot express the type of the inner packet.
         LinkFamily = "link_family",
