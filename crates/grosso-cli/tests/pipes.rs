@@ -65,8 +65,8 @@ fn packets_go_out_while_the_input_is_idle() {
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(input).unwrap();
-        // By now, a command that changes nothing has written its whole input, and a command that builds trains has
-        // written at least a part of it.
+        // By now, a command that changes nothing has written nearly its whole input. A command that adds headers or
+        // builds trains has written at least a part of it.
         let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
         let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
         let mut out = vec![0; bytes];

@@ -43,7 +43,7 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
 /// Output record that was parsed successfully.
 struct Left {
     packets: Vec<Vec<u8>>,
-    /// Input index of each packet; `None` if the packet was changed.
+    /// Index of the identical input packet for each packet; `None` if there is none.
     members: Vec<Option<usize>>,
     vouches: bool,
 }

@@ -313,7 +313,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         Ok(())
     }
 
-    /// Adds a run to a setting; `None` means that the trial failed.
+    /// Adds a run to a setting; `None` means that the setting has failed.
     pub fn add(&mut self, series: &mut RunsOf<E>, run: Option<E::Run>) {
         series.runs.extend(run);
         if series.failure.is_some() || series.runs.len() == self.experiment.plan().runs {

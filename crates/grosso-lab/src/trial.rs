@@ -157,7 +157,7 @@ impl Setting {
 /// Condition that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A time, which begins after a warm-up.
+    /// A period that follows a warm-up, which is not measured.
     Time {
         /// Duration of the warm-up.
         warm_up: Duration,

@@ -236,7 +236,7 @@ pub const FRONTS: &[Front] = &[
     Front::Nsh,
 ];
 
-/// Every network; those with a routing header include one route of each shape.
+/// Every network, with one route of each shape.
 pub const NETWORKS: &[Network] = &[
     Network::Ipv4,
     Network::Ipv6,

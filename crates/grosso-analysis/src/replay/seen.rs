@@ -145,7 +145,7 @@ pub(crate) struct Arrived<'a> {
 pub(crate) struct RecordedOptions {
     pub(crate) flags: Option<u32>,
     pub(crate) offload: Option<Offload>,
-    /// Whether the packet has Grosso's custom option in addition to flags.
+    /// Whether the packet has Grosso's custom option. Flags alone do not count.
     pub(crate) has_option: bool,
     /// Whether the packet has options that would be lost in a superframe.
     has_others: bool,
@@ -233,8 +233,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum, ..Meta::default() }
 }
 
-/// Adds the remaining offload metadata for the engine. The segment size is omitted if it was not recorded, or if the
-/// superframe is not to be segmented after its innermost header.
+/// Adds the remaining offload metadata for the engine. A superframe gets an unknown segment size if its size was not
+/// recorded, or if it is not to be segmented after its innermost header.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
     let gso = match judgment.nature {

@@ -219,7 +219,7 @@ impl Alone {
         }
     }
 
-    /// Returns one line per reason that lists the rejected packets.
+    /// Returns one line per reason, with the packets that were refused for it.
     pub fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);

@@ -287,5 +287,5 @@ const _: () = assert!(size_of::<Connection>() <= 1024);
 const PATHS_MAX: usize = 1 << 12;
 /// Number of table slots for the IP IDs of source addresses: 12 KB.
 const SOURCES_MAX: usize = 1 << 10;
-/// Minimum time in nanoseconds within which a sender is expected to obey an ICMP message.
+/// Minimum time that a sender has to obey an ICMP message, in nanoseconds.
 const SETTLED_NS: u64 = 5_000_000;

@@ -1,7 +1,7 @@
 //! Laws of the commands that read and write captures, tested on every header stack of the testkit.
 //!
 //! Each case is a capture of several flows, each generated from its own seed. A failing test reduces the capture to the
-//! fewest flows that still fail, and prints their seeds.
+//! fewest flows that still fail, and prints their seeds, which reproduce it.
 
 mod captures;
 mod carried;

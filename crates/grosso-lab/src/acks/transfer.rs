@@ -361,7 +361,8 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Minimum ratio of two transfer times for merging to count as halving the speed (5 Gb/s instead of 8 Gb/s).
+/// Minimum ratio of two transfer times for merging to count as costing about half of the speed (5 Gb/s instead of
+/// 8 Gb/s).
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 /// Minimum ratio of two transfer times for merging to count as harmful.

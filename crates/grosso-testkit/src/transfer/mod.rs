@@ -46,8 +46,8 @@ pub enum Fault {
     BlackHoleForEver,
     /// A router answers packets larger than 1400 bytes with an ICMP message, which the sender obeys.
     PathMtu,
-    /// A router answers packets larger than 1400 bytes with an ICMP message, which the sender ignores until it has
-    /// timed out too often and gives up.
+    /// A router answers packets larger than 1400 bytes with an ICMP message, which the sender ignores until its third
+    /// timeout.
     PathMtuIgnored,
     /// A router occasionally merges two packets and sends an ICMP message about the result.
     MergingRouter,

@@ -62,7 +62,7 @@ reasons! {
         Duplicate = "duplicate",
         /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",
-        /// The window is smaller than the previous acknowledgment's, so no single window suits the copies.
+        /// The window is smaller than the previous acknowledgment's, so no window for the copies would fit both.
         Window = "window",
         /// The packet may be fragmented, and it is longer than the size that every network must carry unfragmented, so
         /// copies would need their own identifications (RFC 6864 section 4.2).

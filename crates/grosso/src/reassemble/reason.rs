@@ -52,7 +52,8 @@ reasons! {
         Dead = "dead",
         /// The datagram was not completed in time (rules F3, F40).
         Timeout = "timeout",
-        /// Since the last fragment, the source has sent so much that it may have reused the identification (rule F4).
+        /// Since the last fragment, the source has sent more fragments than the limit allows, so it may have reused the
+        /// identification (rule F4).
         Distance = "distance",
         /// The memory was needed for other datagrams (rule F2, P32).
         MemoryFull = "memory_full",

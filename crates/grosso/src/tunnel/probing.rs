@@ -172,7 +172,7 @@ impl Prober {
         Some([(number, self.base), (number + 1, round.len)])
     }
 
-    /// Handles the answer to echo request `number`. Late answers to an earlier round are ignored.
+    /// Handles the answer to echo request `number`. Late answers to a finished round are ignored.
     pub fn answered(&mut self, now_ns: u64, number: u64) {
         let sent = self.number;
         let Some(round) = self.round.as_mut() else { return };

@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::world::{World, until};
 
-/// Returns a superframe in a flow. Its payload starts with `number`.
+/// Returns a superframe with sequence number `number` in the flow from `port`.
 fn superframe(port: u16, number: u32, bytes: usize) -> (Vec<u8>, Meta) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(move |t| t.source_port(port).sequence(number)).payload_len(bytes);

@@ -30,7 +30,7 @@ struct Listed {
     running: bool,
     loopback: bool,
     mtu: Option<u32>,
-    /// Link type of the interface's packets; `null` for packets that cannot be parsed, and for the entry that stands
+    /// Link type of the interface's packets; `null` if these packets cannot be parsed, and for the entry that stands
     /// for all interfaces.
     link_type: Option<String>,
 }

@@ -84,7 +84,8 @@ impl MonitorPort {
         }
     }
 
-    /// Sends the waiting packets. Packets that cannot be sent are counted, so they never delay the capture.
+    /// Sends the waiting packets. Packets that cannot be sent are counted and skipped, so they never delay the
+    /// capture.
     pub(super) fn flush(&mut self) {
         let waiting = core::mem::take(&mut self.waiting);
         let mut from = 0;

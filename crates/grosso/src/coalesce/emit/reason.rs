@@ -24,7 +24,7 @@ reasons! {
         TooDeep = "too_deep",
         /// The headers are longer than a train can store.
         HeaderTooLong = "header_too_long",
-        /// The profile never merges this IP protocol or tunnel payload.
+        /// The IP protocol or tunnel payload is never merged.
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",

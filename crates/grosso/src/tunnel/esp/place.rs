@@ -1,4 +1,5 @@
-//! Division of a packet into the link layer, the outermost IP header, and the part that ESP protects.
+//! Division of a packet into the link layer, the outermost IP header with the extension headers that are not encrypted,
+//! and the payload.
 
 use grosso_checksum::update;
 use grosso_wire::{
