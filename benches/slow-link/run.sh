@@ -13,9 +13,9 @@
 # are sent through a socket (sendmmsg), and single packets through the transmit ring (sendto). ROOTLESS=1 runs
 # everything in a new user namespace.
 #
-# Prints one line per run with the CPU seconds per GB that the path used, as counted by the scheduler without strace.
-# Then prints one line for the shaped run under strace: the number of sends, and how many of them returned EAGAIN and
-# ENOBUFS.
+# Prints one line per run with the throughput and the CPU seconds per GB that the path used, as counted by the scheduler
+# without strace. Then prints one line for the shaped run under strace: the number of sends, how many of them returned
+# EAGAIN and ENOBUFS, and the number of ppoll calls.
 set -eu
 if [ "${ROOTLESS:-}" = 1 ]; then
     ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"

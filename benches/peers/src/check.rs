@@ -61,7 +61,7 @@ fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     counts
 }
 
-/// Compares every packet with the one that the oracle creates by segmenting.
+/// Compares every packet with the one that the oracle's segmentation produces.
 fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     let Some(gso) = workload.gso else { return vec!["no superframes".to_owned()] };
     let expected: Vec<Vec<u8>> = workload

@@ -33,7 +33,7 @@ struct Case {
     outlives: bool,
 }
 
-/// The configurations in the documentation, and one in which QEMU listens.
+/// Configurations from the documentation, and one in which QEMU listens.
 const CASES: [Case; 3] = [
     Case {
         name: "-netdev stream, Grosso listens",

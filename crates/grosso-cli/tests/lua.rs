@@ -66,8 +66,8 @@ impl Order {
     }
 }
 
-/// Returns a capture of three packets, the second of which has a custom option with this value. It is encoded by hand,
-/// because Grosso's capture writer would replace the option with its own.
+/// Returns a capture of three packets, the second of which has a custom option with this value. The capture is encoded
+/// here, because Grosso's capture writer would replace the option with its own.
 fn capture_with(option: &[u8], order: Order) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(3).build();
     let section = [&order.long(0x1a2b_3c4d)[..], &order.short(1), &[0; 2], &[0xff; 8]].concat();

@@ -1,4 +1,4 @@
-//! Tests profiles as a user sees them: listing them, their files, comparing them, and their names in reports.
+//! Tests profiles as a user sees them: the list of profiles, their files, their comparison, and their names in reports.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};

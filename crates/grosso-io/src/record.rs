@@ -1,7 +1,7 @@
 //! A port that also records its frames in a capture.
 //!
 //! Frames are copied to memory up to a limit, and a separate thread writes them. If writing is too slow or fails,
-//! packets are missing from the recording and are counted. The traffic itself is not affected.
+//! packets are missing from the recording and are counted. The traffic itself loses no packets.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};

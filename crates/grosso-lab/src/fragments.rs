@@ -337,7 +337,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns a run with these datagrams per second and this longest silence.
+    /// Returns a run with this number of datagrams per second and this longest silence.
     fn run(arrived: u64, silence_seconds: f64) -> FragmentRun {
         let mut run = FragmentRun::of(Duration::from_secs(1), 2930, arrived);
         run.silence_seconds = silence_seconds;

@@ -3,7 +3,7 @@
 use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
 
-/// The sender's way of counting acknowledgments to increase its window.
+/// Way in which a sender counts acknowledgments to increase its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
@@ -17,7 +17,7 @@ pub enum Counting {
     },
 }
 
-/// The fields of an acknowledgment that the model uses.
+/// Fields of an acknowledgment that the model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgment {
     /// Acknowledgment number.

@@ -243,7 +243,7 @@ proptest! {
     }
 }
 
-/// The units in which a receiver gets data, and the treatment of the acknowledgments that it sends.
+/// Units in which a receiver gets data, and the treatment of the acknowledgments that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     /// Packets, of which every second one is acknowledged.

@@ -7,7 +7,7 @@ use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 /// Address and port of an endpoint.
 pub(crate) type End<'a> = (&'a [u8], &'a [u8]);
 
-/// Sender and receiver of a TCP packet, taken from the innermost addresses and ports.
+/// Sender and receiver of a TCP packet, identified by the innermost addresses and ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends<'a> {
     pub(crate) from: End<'a>,

@@ -30,7 +30,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
-    /// Returns the state of a flow, mutably, if the flow is tracked.
+    /// Returns a mutable reference to the state of a flow, if the flow is tracked.
     pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)

@@ -1,5 +1,5 @@
 //! Peer that uses smoltcp's interface. The interface reassembles only datagrams for a socket, so the figure includes
-//! copying each datagram into the socket's buffer. Like the engine, smoltcp verifies IPv4 header checksums, and
+//! copying each datagram into the socket's buffer. The peer verifies IPv4 header checksums, as the engine does, and
 //! optionally the checksums of the datagrams.
 
 use grosso_benches::{Cache, Step};

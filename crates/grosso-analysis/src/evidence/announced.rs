@@ -21,7 +21,7 @@ pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     }
 }
 
-/// Source and destination address of a packet.
+/// Source and destination addresses of a packet, without ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     source: [u8; 16],

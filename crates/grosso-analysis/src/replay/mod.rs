@@ -44,7 +44,7 @@ pub(crate) trait Receiver: Sink<PortBuffer> {
 pub(crate) enum Fate {
     /// The engine processed the packet.
     Engine(Verdict),
-    /// The packet bypasses the engine. The caller writes it unchanged, in the same place in the order.
+    /// The packet bypasses the engine. The caller writes it unchanged, at the same position.
     Aside(Aside),
 }
 

@@ -43,7 +43,7 @@ impl<R: Default> Records<R> {
         &self.records[place(buffer)]
     }
 
-    /// Returns the record of the packet in `buffer`, mutably.
+    /// Returns a mutable reference to the record of the packet in `buffer`.
     ///
     /// # Panics
     /// Panics if the buffer is not from [`Self::add`].

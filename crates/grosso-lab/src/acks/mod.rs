@@ -199,7 +199,7 @@ impl Acks {
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
         let plan = &self.plan;
-        // This MTU allows superframes without segmentation metadata.
+        // `DEVICE_MTU` leaves room for superframes without segmentation metadata.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {

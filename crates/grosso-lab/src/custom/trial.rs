@@ -174,7 +174,7 @@ pub(super) fn measure(
     })
 }
 
-/// Opens connections between the two hosts, and returns the sender's sockets first.
+/// Opens connections from one host to the other, and returns the sender's sockets first.
 fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;

@@ -117,7 +117,7 @@ impl ListConsumer {
     }
 }
 
-/// Measures in turn how fast a reader receives frames in parts and as copies.
+/// Measures alternately how fast a reader receives frames in parts and as copies.
 fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();

@@ -1,4 +1,4 @@
-//! One measurement: boots VMs, and runs streams in both directions.
+//! One measurement: VMs boot, and streams run in both directions.
 
 use std::{
     io,

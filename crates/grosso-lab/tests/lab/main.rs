@@ -424,7 +424,7 @@ mod linux {
     }
 
     /// Checks that no connection starts with pacing. A socket that is created with BBR, for example because it is the
-    /// system default, still paces even if another congestion control is set later.
+    /// system default, keeps pacing even if another congestion control is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {

@@ -138,7 +138,7 @@ impl Rig {
         self.reassembler.held_datagrams()
     }
 
-    /// Takes the delivered datagrams, and leaves the list empty.
+    /// Takes the bytes of the delivered datagrams, and leaves the list empty.
     pub fn take_whole(&mut self) -> Vec<Vec<u8>> {
         self.whole.drain(..).map(|whole| whole.bytes).collect()
     }

@@ -1,4 +1,4 @@
-//! A probe of which headers the running kernel's GRO can parse to merge the packets inside.
+//! Probes which headers the running kernel's GRO can parse to merge the packets inside.
 
 use grosso_testkit::Packet;
 

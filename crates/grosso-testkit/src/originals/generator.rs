@@ -20,8 +20,8 @@ struct GeneratedFlow {
     size: usize,
 }
 
-/// Returns the frames that `count` polls receive, up to 200 per poll, on `connections` connections. Some connections
-/// share the same addresses.
+/// Returns the frames that `count` polls receive, rarely more than 200 per poll, on `connections` connections. Some
+/// connections share the same addresses.
 pub fn polls(random: &mut Random, connections: u16, count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<_> =
         (0..connections).map(|index| GeneratedFlow::random(random, index)).collect();

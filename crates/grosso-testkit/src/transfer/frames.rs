@@ -3,7 +3,7 @@
 use super::Item;
 use crate::Packet;
 
-/// Builds frames for the packets of one connection.
+/// Builder of the frames of one connection.
 #[derive(Debug)]
 pub(super) struct Writer {
     is_ipv6: bool,

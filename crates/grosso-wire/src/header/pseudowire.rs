@@ -7,7 +7,7 @@
 //! +----+-------------------------+-------------------------+
 //! ```
 //!
-//! A label stack does not give the type of its content, on which both endpoints have agreed. Like Wireshark, the
+//! A label stack does not state the type of its content; both endpoints have agreed on the type. Like Wireshark, the
 //! dissector infers it from the first four bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated
 //! channel, and anything else is the destination address of a frame without a control word. Many vendors' addresses
 //! start with zeros too, so the 12 reserved bits of a control word must also be zero.

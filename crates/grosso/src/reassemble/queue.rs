@@ -72,7 +72,7 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Returns the value in a used slot, mutably.
+    /// Returns a mutable reference to the value in a used slot.
     pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
         let value = self.get_mut(index);
         debug_assert!(value.is_some(), "slot {index} is free");

@@ -39,8 +39,8 @@ pub enum Overlap {
     Drop,
     /// Behaves like Linux. A fragment inside a run of bytes that arrived in order is ignored without a comparison; any
     /// other overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is
-    /// truncated to whole units (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC
-    /// 1858 and RFC 3128 advise against.
+    /// rounded down to a multiple of 8 bytes (rule F10). TCP fragments that end or start inside the TCP header are
+    /// joined, which RFC 1858 and RFC 3128 advise against.
     Linux,
     /// Keeps the bytes that arrived first. This is meant for analysis and requires [`ReassemblyMode::Coalesce`].
     First,

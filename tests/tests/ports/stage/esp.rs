@@ -359,7 +359,8 @@ fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     }
 }
 
-/// Tests that if an old file is restored, sequence numbers repeat, but initialization vectors do not.
+/// Tests that if an old file is restored, sequence numbers repeat, but the initialization vectors derived from them do
+/// not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
     let folder = tempfile::tempdir().unwrap();

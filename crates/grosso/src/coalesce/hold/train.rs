@@ -410,7 +410,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// Returns the same train as [`Self::held`], mutably.
+    /// Returns a mutable reference to the train that [`Self::held`] returns.
     #[inline(always)]
     pub(crate) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         let train = self.train_mut(slot);

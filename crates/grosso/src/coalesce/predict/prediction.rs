@@ -94,8 +94,8 @@ pub(crate) struct Joined<'a> {
     pub(crate) last: &'a [u8],
 }
 
-// Values that change with every packet are stored outside `header`. Loading a vector that contains a word written just
-// before would stall until that word reaches the cache.
+// Values that change with every packet are stored outside `header`, because loading a vector that contains a word
+// written just before would stall until that word reaches the cache.
 
 /// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]

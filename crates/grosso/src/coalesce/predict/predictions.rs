@@ -30,7 +30,7 @@ impl Predictions {
         self.places.get(id)
     }
 
-    /// Returns the prediction in a slot, mutably.
+    /// Returns a mutable reference to the prediction in a slot.
     pub(crate) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)
     }

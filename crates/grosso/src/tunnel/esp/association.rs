@@ -140,7 +140,7 @@ pub enum IcvLength {
 }
 
 impl IcvLength {
-    /// Returns the length for this number of bits, the unit in which `ip xfrm` and IKE give it.
+    /// Returns the length for this number of bits. `ip xfrm` and IKE state the length in bits.
     ///
     /// # Errors
     /// Returns [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.

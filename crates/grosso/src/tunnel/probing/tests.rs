@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Checks that the path is measured again when it becomes even narrower, without a message and without traffic.
+    /// Checks that a narrow path is measured again when it becomes narrower, without a message and without traffic.
     #[test]
     fn a_narrow_path_that_becomes_narrower_is_found(mtu in BASE + 100..TOP, less in 1usize..100, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);

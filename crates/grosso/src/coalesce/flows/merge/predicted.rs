@@ -137,8 +137,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. It is
-    /// compiled for one policy only: the rules of a profile include the exact rules.
+    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. The
+    /// function is not compiled for each policy, because the rules of a profile include the exact rules.
     #[cold]
     fn take_unpredicted(
         &mut self,
