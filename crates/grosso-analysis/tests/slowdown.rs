@@ -154,9 +154,13 @@ fn judge_faults(seeds: std::ops::Range<u64>) -> (usize, usize, String) {
                 if expected.is_none() {
                     continue;
                 }
-                let found = first(&slowdowns(frames));
+                let slowdowns = slowdowns(frames);
+                let found = first(&slowdowns);
                 all += 1;
                 right += usize::from(found == expected);
+                if found != expected {
+                    println!("seed {seed}, {fault:?} at the {point}: {:?}", slowdowns.causes);
+                }
                 let name = format!("{fault:?}");
                 let name = name.split('(').next().unwrap_or_default();
                 let row = table.entry(format!("{name} at the {point}")).or_default();

@@ -328,8 +328,8 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
             "waited",
             None,
             Some(
-                "The packet was held to restore the order, and examined later. The result is \
-                 counted, but not recorded per packet.",
+                "The packet was queued, and examined at the end of the poll or when its sequence number \
+                 was due. The result is counted, but not recorded per packet.",
             ),
         ),
         Fate::Engine(Verdict::Refused(reason)) => {
