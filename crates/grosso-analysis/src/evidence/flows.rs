@@ -267,7 +267,7 @@ impl Flow {
     }
 
     /// Returns the number and IP ID of the previous frame if this frame continues the stream without a gap. The packets
-    /// of the previous frame then used all IDs between the two.
+    /// of the previous frame then used the IDs up to this frame's.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;
