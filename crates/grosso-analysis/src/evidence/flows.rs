@@ -58,7 +58,8 @@ pub(super) struct Era {
     from: u64,
     /// Number of the last frame whose IP ID proves that it belongs to the era.
     known: u64,
-    /// Whether only IP IDs tell the era from the previous one. The frames between the two may then belong to either.
+    /// Whether only IP IDs distinguish the era from the previous one. The frames between the two may then belong to
+    /// either.
     is_blurred: bool,
     /// Path MTU according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
