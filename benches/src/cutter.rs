@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// A step that fragments whole datagrams, writing headers and copying data.
+/// A step that fragments whole datagrams repeatedly, writing headers and copying data.
 #[derive(Debug)]
 pub struct Cutter {
     datagrams: Vec<Vec<u8>>,

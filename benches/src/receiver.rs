@@ -17,7 +17,7 @@ use crate::{
 pub enum Trust {
     /// The device, which has verified the checksums of all levels.
     Trusted,
-    /// The engine, which reads the payload in order to verify checksums.
+    /// The engine, which reads the payload in order to verify checksums that have not been verified before.
     Verified,
 }
 

@@ -5,7 +5,7 @@
 //! bridge (if the user may create them). *A path*: a path with one thread connects two VMs without CPUs, whose drivers
 //! share another thread.
 //!
-//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, defaults to 3 seconds and 3 rounds. Each round
+//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default 3 seconds and 3 rounds. Each round
 //! measures all rows one after the other, so that other load on the machine affects all of them.
 
 #[cfg(target_os = "linux")]

@@ -122,7 +122,7 @@ impl Driver {
         }
     }
 
-    /// Makes all entries available again that the back end has used.
+    /// Makes all entries available again that the back end has used or that were collected.
     fn offer(&mut self, ring: usize) {
         let [_, available, used] = rings(ring).map(|at| GUEST + at);
         if ring == FROM_GUEST {

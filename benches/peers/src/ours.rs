@@ -90,10 +90,10 @@ fn has_long_polls(workload: &Workload) -> bool {
 
 /// Coalescer whose buffers are reused for every poll and filled outside the timed part, as the peers' buffers are.
 ///
-/// If the payload is read and polls are long, only this method is a fair comparison. Refilled buffers stay in the
-/// second-level cache, whereas half of a trace that was just read is evicted. With packets of 9000 bytes, Grosso took
-/// 145 to 260 ns per packet from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them costs
-/// 4 ns.
+/// If the payload is read and polls are long, only this method does the same work as the peers. Refilled buffers stay
+/// in the second-level cache, whereas half of a trace that was just read is evicted. With packets of 9000 bytes, Grosso
+/// took 145 to 260 ns per packet from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them
+/// costs 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,

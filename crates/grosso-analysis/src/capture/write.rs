@@ -271,8 +271,8 @@ impl Output {
     }
 }
 
-/// Builds a name resolution block without names. No other block type may appear anywhere, belongs to no interface, and
-/// can hold a comment.
+/// Builds a name resolution block without names. It is the only block type that may appear anywhere, belongs to no
+/// interface and can hold a comment.
 fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let order = input.reader.order();
     let mut options = Vec::new();

@@ -15,7 +15,7 @@ use crate::headers::{is_ip, u16_at};
 /// is valid for each of them.
 ///
 /// One size in 65,536 matches by chance. A frame that could be a single Ethernet packet is therefore accepted only if
-/// its length is a multiple of the size.
+/// its payload is a multiple of the size.
 pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
     let prefix = FirstPacket::of(packet, stack);
     prefix.into_iter().flat_map(FirstPacket::sizes)

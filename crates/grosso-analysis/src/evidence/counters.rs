@@ -96,5 +96,5 @@ const RECENT: usize = 32;
 /// Number of times that other flows must have used the skipped IDs before the address is considered to have a single
 /// counter. A single time may be a coincidence.
 const FILLED_MIN: u32 = 2;
-/// Number of `clean` counts that outweigh one `filled` count.
+/// Number of `clean` counts that weigh as much as one `filled` count.
 const SHARED_RATIO: u32 = 4;

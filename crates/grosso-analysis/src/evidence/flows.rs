@@ -58,7 +58,8 @@ pub(super) struct Era {
     from: u64,
     /// Number of the last frame whose IP ID proves that it belongs to the era.
     known: u64,
-    /// Whether only IP IDs tell the era from the previous one. The frames between the two may then belong to either.
+    /// Whether only IP IDs distinguish the era from the previous one. The frames between the two may then belong to
+    /// either.
     is_blurred: bool,
     /// Path MTU according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
@@ -267,7 +268,7 @@ impl Flow {
     }
 
     /// Returns the number and IP ID of the previous frame if this frame continues the stream without a gap. The packets
-    /// of the previous frame then used all IDs between the two.
+    /// of the previous frame then used the IDs up to this frame's.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;

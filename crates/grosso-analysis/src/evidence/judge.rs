@@ -327,7 +327,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// Returns the largest known link MTU, or the Ethernet MTU if that is larger.
+    /// Returns the link MTU: the configured one, otherwise the largest announced one, but at least that of Ethernet.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),

@@ -5,7 +5,7 @@
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Payload lengths of frames that do not end a write. Only the first few distinct lengths are tracked.
+/// Payload lengths of frames. Only the first few distinct lengths are tracked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lengths {
     slots: [Slot; SLOTS],

@@ -39,7 +39,7 @@ struct EndedDatagrams {
 }
 
 impl Survey {
-    /// Processes packet `number`. Returns the datagram that it completes, if the caller asks for it.
+    /// Processes packet `number`. If the caller passes `joined`, stores the datagram that the packet completes there.
     pub fn packet(
         &mut self,
         number: u64,

@@ -28,7 +28,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         let late = view.found(Cause::ReorderedBefore, basis, figures.late);
         found.push(Finding { time_ns: Some(figures.late_ns_max), ..late });
     }
-    // In a black hole, smaller packets replace larger ones, so gaps close without a matching retransmission.
+    // After a black hole, smaller packets replace larger ones, so gaps close without a matching retransmission.
     if figures.healed > 0 && !is_black_hole {
         found.push(view.found(Cause::ReorderedAfter, Basis::Sack, figures.healed));
     }
