@@ -165,7 +165,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// Generates bytes that look like the start of a tunnel header.
+/// Generates the first bytes of payloads of all tunnel types, or none.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],

@@ -282,8 +282,8 @@ fn wrong_options_make_no_handle_and_have_a_text() {
         Options { reserved: 1, ..right },
         Options { take: None, ..right },
     ] {
-        // SAFETY: a size larger than the structure is rejected before anything is read; the rest of the structure is
-        // valid.
+        // SAFETY: a size that is too small or above the maximum is rejected before anything else is read; otherwise,
+        // `size` is the size of the structure.
         let result = unsafe { grosso_coalescer_new(&raw const wrong, &raw mut handle) };
         assert_eq!((result, handle.is_null()), (GROSSO_ERROR_ARGUMENT, true));
     }

@@ -131,7 +131,7 @@ impl<R: Read> Read for Decompressor<R> {
 #[derive(Debug)]
 pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,
-    /// First bytes of the file. They were read to detect the compression, and are passed to the decompressor again.
+    /// First bytes of the file, which were read to detect the compression. The decompressor reads them from here.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     prefix_taken: usize,

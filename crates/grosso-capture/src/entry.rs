@@ -116,7 +116,7 @@ impl<'a> Packet<'a> {
         self.options.damage()
     }
 
-    /// Returns whether the packet was truncated during capture.
+    /// Returns whether the capture contains fewer bytes of the packet than its link carried.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()

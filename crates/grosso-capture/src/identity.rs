@@ -1,4 +1,4 @@
-//! Check whether two paths refer to the same file, so that no capture is overwritten while it is read.
+//! Checks whether two paths refer to the same file, so that no capture is overwritten while it is read.
 
 use std::io;
 use std::path::Path;

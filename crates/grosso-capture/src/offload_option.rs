@@ -369,7 +369,7 @@ mod tests {
             let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
             assert_eq!(cut_short, Offload::default(), "{length} bytes");
         }
-        // A FOU entry with an invalid protocol is ignored; the rest of the list is still read.
+        // A FOU entry with an invalid protocol is ignored; the next list is still read.
         bytes[plain + 17] = 0;
         bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();

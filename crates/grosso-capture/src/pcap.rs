@@ -18,8 +18,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 /// Length in bytes of the timestamp at the start of a record header.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
-/// Header of a pcap file. It keeps the original bytes, so that a copy is identical except that its version is at least
-/// [`VERSION`].
+/// Header of a pcap file. It keeps the original bytes, so that a copy is identical, except for the version, which
+/// becomes [`VERSION`], the length of the frame check sequence, and the link type of NFLOG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,

@@ -192,7 +192,8 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// Type number of foo over UDP in list entries. The other types use their own numbers.
+/// Type number of foo over UDP in list entries. The numbers of the other types are in their header specifications
+/// ([`AnnouncedByPort::code`]).
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.

@@ -39,8 +39,8 @@ pub struct WriterOptions {
     pub application: String,
     /// Comments for the first section header, for example the origin of this capture. Classic pcap cannot store them.
     pub comments: Vec<String>,
-    /// Minimum snapshot length in bytes in the header of a classic pcap file. A header copied from another capture is
-    /// raised to this length, because readers truncate longer packets.
+    /// Minimum snapshot length in bytes in the header of a classic pcap file. If a header copied from another capture
+    /// has a smaller one, it is raised to this length, because readers truncate longer packets.
     pub snaplen_min: u32,
     /// Link type of all packets, for copying a capture with a wrong link type. `None` keeps the link types of the
     /// interfaces.

@@ -333,7 +333,7 @@ mod tests {
         let needs = DEFAULT_MAX_WINDOW_SIZE;
         let expected = NoWindowMemory { needs, used: WINDOWS_BYTES_MAX };
         assert_eq!(error.downcast::<NoWindowMemory>().unwrap(), expected);
-        // The first reader has reached the end of its file and has released its window.
+        // A reader releases its window at the end of its file.
         assert_eq!(decompressed(&mut readers[0]).unwrap(), b"ntent");
         assert_eq!(decompressed(&mut ZstdReader::new(&longest[..])).unwrap(), b"content");
         drop(readers);

@@ -26,7 +26,7 @@ pub trait Columns {
     ///
     /// # Errors
     ///
-    /// Fails if the columns have different lengths, which would be a bug.
+    /// Fails if the columns do not match each other or the schema, which would be a bug.
     fn finish(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 

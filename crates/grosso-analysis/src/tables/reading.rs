@@ -18,7 +18,7 @@ use crate::{
 
 /// Receiver of rows, which decides whether to continue reading. `open` is called once, before the first row.
 pub trait Visit<Row> {
-    /// Called when the captures have been opened; returns `false` to stop reading.
+    /// Handles the opening of the captures; returns `false` to stop reading.
     fn open(&mut self) -> bool;
 
     /// Processes a row; returns `false` to stop reading.

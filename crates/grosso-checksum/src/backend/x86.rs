@@ -40,5 +40,5 @@ const AVX512: u32 = 1 << 16 | 1 << 30;
 
 /// Bits of XCR0 for the SSE and AVX state.
 const SAVED_YMM: u64 = 0b110;
-/// Bits of XCR0 for the AVX-512 state, including the mask registers and both halves of the 512-bit registers.
+/// Bits of XCR0 for the SSE and AVX state, and for the mask registers and both halves of the 512-bit registers.
 const SAVED_ZMM: u64 = 0b1110_0110;

@@ -164,8 +164,8 @@ enum Keyboard {
     Gone,
 }
 
-/// Waits for a key. Must be used only while the terminal is connected: on a disconnected terminal, [`event`] would read
-/// over and over, because each read returns immediately without data.
+/// Waits for a key, and detects a disconnected terminal. Call [`event`] only if the terminal is connected; otherwise it
+/// would read over and over, because each read returns immediately without data.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];

@@ -76,7 +76,8 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
 /// none is named.
 ///
 /// # Errors
-/// Fails if there is no running process that this user may query, or if no running path uses any of the devices.
+/// Fails if there is no running process that this user may query, or if no running path uses one of the requested
+/// devices.
 pub(crate) fn running(
     command: &str,
     per_queue: bool,

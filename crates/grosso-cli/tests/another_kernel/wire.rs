@@ -36,7 +36,7 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
 ];
 
 /// Addresses of the host behind the guest. This host verifies checksums, so those that were left to the receiver must
-/// be completed before it.
+/// be completed on the way to it.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),

@@ -18,7 +18,7 @@ use serde_json::Value;
 #[allow(unused_imports, reason = "every test program uses its own part")]
 pub(crate) use self::reports::{assert_obeys, obeys, report, schema};
 
-/// A temporary directory in which commands run.
+/// A temporary directory in which the program under test runs. It is removed after the test.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }

@@ -161,7 +161,7 @@ impl Running {
         })
     }
 
-    /// Captures until the capture is stopped or reaches a limit.
+    /// Captures until a limit is reached, a signal arrives, or the interface is removed.
     fn run(
         &mut self,
         duration: Option<Duration>,

@@ -68,9 +68,9 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// Returns the findings. If capabilities solve the problem in a finding, its fix is replaced by one that grants the
-/// capabilities needed for all requested uses, or for all findings if no use was requested. Otherwise, applying one fix
-/// would remove the capabilities granted by an earlier one.
+/// Returns the findings. If capabilities solve the problem in a finding, its fix is replaced by one that grants these
+/// capabilities and those needed for all requested uses, or for all findings if no use was requested. Otherwise,
+/// applying one fix would remove the capabilities granted by an earlier one.
 fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
     let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
     let meant = checks.iter().filter(is_meant);

@@ -69,7 +69,7 @@ pub(super) fn run(
     run_experiment(experiment, FORM, (name, &options.page), session)
 }
 
-/// Rejects a measurement that needs iperf3 if iperf3 does not support it or is not installed.
+/// Rejects a measurement with iperf3 if iperf3 does not support it or is not installed.
 fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
     if options.tool == LabTool::BuiltIn {
         return Ok(());

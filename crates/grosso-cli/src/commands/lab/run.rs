@@ -88,7 +88,7 @@ pub(super) fn plan<P>(
     Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, processors: None, parameters })
 }
 
-/// Returns the CPUs selected with the option `word`. Fails if this process may not run on all of them.
+/// Returns the CPUs selected with the option `word`. Fails unless this process may run on all of them.
 pub(super) fn processors<const COUNT: usize>(
     word: &str,
     chosen: Option<[usize; COUNT]>,

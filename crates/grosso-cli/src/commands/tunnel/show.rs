@@ -61,7 +61,7 @@ pub(super) fn headline(
     report::print(&tunnels, &session.talk, report::Place::Standard)
 }
 
-/// If `--json` is set, prints a report on a tunnel that was stopped or removed. Otherwise, success is silent.
+/// Prints a JSON report on a tunnel that was stopped or removed if `--json` is set. Otherwise, success is silent.
 pub(super) fn end(
     place: &TunnelFiles,
     told: Option<&Definition>,
@@ -125,7 +125,7 @@ fn path_hint(description: &Description) -> Option<usize> {
     description.remotes().filter_map(|remote| paths.to(remote).ok()).min()
 }
 
-/// Returns a device's MTU, and its active offloads that save the host's network stack work.
+/// Returns a device's MTU, and the names of its active [`OFFLOADS`].
 fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     let name = InterfaceName::new(name)?;
     let mtu = Netlink::new()?.link(&name)?.mtu;
