@@ -449,7 +449,7 @@ fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// Empties a vector and gives its elements a new lifetime. Collecting in place keeps the allocation.
+/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()
