@@ -209,7 +209,7 @@ impl Egress {
         sent
     }
 
-    /// Counts an acknowledgment that covers trains as expanded or not expanded, and returns its expansion, if any.
+    /// Counts whether an acknowledgment of trains could be expanded, or why not, and returns the expansion, if any.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
