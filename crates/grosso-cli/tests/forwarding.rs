@@ -24,8 +24,8 @@ use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, sk
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and host a's MTU for it. It is so small that host a's fragments are shorter than those for any
-/// other MTU in this test.
+/// An address family, and host a's MTU for it. The MTU is so small that host a's fragments are shorter than those for
+/// any other MTU in this test.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,

@@ -676,8 +676,8 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// A missing fragment was lost if later data of the datagram arrived or if the sender started another datagram.
-/// Otherwise, it may have arrived after the end of the capture.
+/// A missing fragment was lost if data that follows it in the datagram arrived, or if the sender started another
+/// datagram. Otherwise, it may have arrived after the end of the capture.
 #[test]
 fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();

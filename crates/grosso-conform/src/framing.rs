@@ -109,7 +109,7 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
 
 /// Maximum length of a record in bytes: twice the longest IP packet.
 const RECORD_BYTES_MAX: u32 = 1 << 17;
-/// Maximum number of records that a program may write in one poll. No vector has nearly as many packets.
+/// Maximum number of records that a program may write in one poll: several times the number of packets in any vector.
 const RECORDS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ pub enum Event {
 }
 
 /// Event queue. The number of signals and paths bounds its length: the kernel merges equal pending signals, and a path
-/// ends once, reports a looping packet once, and sends a few notes each time it starts. Each of its queues checks the
-/// routes once per second.
+/// ends once, reports only its first looping packet, and sends a few notes each time it starts. Each of its queues
+/// checks the routes once per second.
 #[derive(Debug)]
 pub struct Events {
     /// Sender that path threads use to report events.

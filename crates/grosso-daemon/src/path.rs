@@ -107,11 +107,11 @@ impl PathSpec {
 pub struct RunningPath {
     /// Description of the path.
     pub spec: PathSpec,
-    /// Interfaces that another program's path also uses.
+    /// Name of the left device, as completed by the kernel.
     pub left: String,
     /// Name of the right device.
     pub right: String,
-    /// Interfaces that a path of another program uses too.
+    /// Interfaces that another program's path also uses.
     pub shared: Vec<String>,
     /// Whether a note has been printed that the tunnel dropped one of its own packets.
     pub(super) has_looped: bool,

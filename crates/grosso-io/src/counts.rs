@@ -152,7 +152,7 @@ impl RxCsum {
     }
 }
 
-/// Innermost transport protocol of a superframeand the IP version that it runs over.
+/// Innermost transport protocol of a superframe, and the IP version that it runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.

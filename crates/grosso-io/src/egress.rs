@@ -209,7 +209,7 @@ impl Egress {
         sent
     }
 
-    /// Counts an acknowledgment that covers trains as expanded or not expanded, and returns its expansion, if any.
+    /// Counts whether an acknowledgment of trains could be expanded, or why not, and returns the expansion, if any.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -449,7 +449,7 @@ fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// Empties a vector and gives its elements a new lifetime. Collecting in place keeps the allocation.
+/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()

@@ -17,7 +17,7 @@ use crate::{
 /// One endpoint of a link in memory.
 ///
 /// Each direction holds a limited number of frames. While a direction is full, it accepts no frame. Returned buffers
-/// are reused, so a link in continuous use allocates no memory.
+/// are reused, so a link does not allocate memory in the long run.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, features::{Device, Features}};

@@ -1,5 +1,6 @@
-# Boots systemd as the first process of new namespaces, over a temporary copy of this host's files. boot.sh FOLDER: runs
-# the units, programs and check.sh from FOLDER inside, and writes the output of check.sh to FOLDER/out/log.
+# Boots systemd as the first process of new namespaces, over a temporary copy of this host's files.
+# boot.sh FOLDER: runs the units, programs and check.sh of FOLDER inside, and writes the output of check.sh to
+# FOLDER/out/log.
 set -e
 folder=$1
 name=grosso-service-$$

@@ -342,8 +342,8 @@ pub(super) const LIMITS: [Situation; 2] = [
     },
 ];
 
-/// Selects the same congestion control on every machine, and turns off tail loss probes, which retransmit if a busy CPU
-/// delays an acknowledgment.
+/// Commands that select the same congestion control on every machine and turn off tail loss probes, which retransmit if
+/// a busy CPU delays an acknowledgment.
 pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
     sysctl -qw net.ipv4.tcp_early_retrans=0";
 

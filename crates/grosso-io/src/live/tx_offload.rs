@@ -376,7 +376,7 @@ impl TxOffload {
     }
 }
 
-/// Empties a vector and gives its elements a new lifetime. Collecting in place keeps the allocation.
+/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
 pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()

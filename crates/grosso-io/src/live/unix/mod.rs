@@ -306,7 +306,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
 /// Socket buffer size in bytes for each direction, unless the system's limit is lower. It suffices for a batch of
 /// packets or a few superframes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// Interval in nanoseconds between attempts to reach a peer that is not running, refuses the connection, or is silent.
+/// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected, or is silent.
 const TRY_AGAIN_NS: u64 = 100_000_000;
 /// Maximum number of frames in one batch of a stream.
 const BATCH: usize = 64;
