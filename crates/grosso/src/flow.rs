@@ -156,7 +156,7 @@ impl FlowHasher {
     }
 }
 
-/// Number of ways per bucket. The tags of all ways in a bucket fit into one cache line.
+/// Number of ways per bucket. The ways of a bucket and their tags fit into one cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// Position of an entry in the table.

@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 
-    /// Checks which bits decide the header stack: they are the same for all sessions, and differ in control messages
-    /// and in packets with a sequence number.
+    /// Checks which bits decide the header stack: one bit that is set in the session, so that no control message has
+    /// the header stack of a session, and the sequence bit of the sublayer.
     #[test]
     fn few_bits_decide_the_headers() {
         let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();

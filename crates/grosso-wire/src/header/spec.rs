@@ -23,7 +23,8 @@ pub struct HeaderSpec {
     pub class: Class,
     /// Numbers in other headers that announce this header.
     pub announced: Announced,
-    /// Function that reads the header at the start of the remaining bytes and determines the next header.
+    /// Function that reads the header at the start of the remaining bytes and determines its length and the next
+    /// header.
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,

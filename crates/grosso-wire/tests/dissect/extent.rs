@@ -135,7 +135,8 @@ fn jumbo_payload_option() {
     }
 }
 
-/// The option counts only where RFC 2675 allows it: as the first option, after an IPv6 header whose length is zero.
+/// The option counts only where RFC 2675 allows it: in hop-by-hop options directly after an IPv6 header whose length is
+/// zero.
 #[test]
 fn jumbo_payload_option_elsewhere_is_ignored() {
     let option = [0xc2, 4, 0, 2, 0, 0];

@@ -26,7 +26,7 @@ fn single_byte_corruptions() {
     }
 }
 
-/// Tries every value for every byte of two frames, and every truncation of them.
+/// Tries every value for every byte of two frames, each time also with the frame truncated one byte after the headers.
 #[test]
 fn every_value_of_every_byte() {
     let all = stacks();

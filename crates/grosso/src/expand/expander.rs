@@ -40,7 +40,8 @@ pub struct Expander {
     ports: Ports,
     hash: KeyedHash,
     receivers: FlowMemory<u64, Receiver>,
-    /// Number of deliveries observed. It serves as a clock for evicting the least recently active connection.
+    /// Number of deliveries observed. It serves as a clock for evicting the least recently active connection of a
+    /// set.
     seen: u64,
     stack: Stack,
 }

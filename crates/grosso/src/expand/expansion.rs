@@ -2,8 +2,8 @@
 //! of a train.
 //!
 //! A receiver of a superframe acknowledges it once. If the sender counts packets, or bytes up to a limit, its
-//! congestion window then grows more slowly; one acknowledgment per original packet restores the growth. A sender that
-//! counts bytes without a limit gains nothing, so expansion is off by default.
+//! congestion window then grows more slowly; acknowledgments at the ends of the original packets restore the growth. A
+//! sender that counts bytes without a limit gains nothing, so expansion is off by default.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};

@@ -3,7 +3,7 @@
 //! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A bitmap of 8-byte units
 //! tracks each datagram, so every fragment costs the same regardless of its offset and order of arrival. A fragment
 //! that cannot be used safely is [discarded](reason::Discard) for a named reason. The total size of held buffers is
-//! limited. At the limit, the datagram that has waited longest for a fragment is evicted, but a source that exceeds its
+//! limited. At the limit, the datagram that has waited longest for a fragment is evicted. A source that exceeds its
 //! share loses one of its own datagrams instead.
 //!
 //! ```
@@ -424,7 +424,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Removes a datagram whose contents have been moved elsewhere.
+    /// Removes a datagram that was not discarded and whose contents have been moved elsewhere.
     fn detach(&mut self, slot: u32) {
         self.retire(slot);
         self.forget(slot);

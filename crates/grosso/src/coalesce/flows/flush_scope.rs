@@ -1,5 +1,5 @@
-//! Ordering flushes: an unmergeable packet must not overtake the held trains of its flow, so a flush delivers them
-//! first.
+//! Ordering flushes: before an unmergeable packet is delivered, a flush delivers the trains that the packet must not
+//! overtake.
 
 use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 
@@ -27,9 +27,8 @@ pub(crate) enum ScopeKind {
     AddressPair,
 }
 
-/// Returns which trains to flush before a packet: only the train of its flow if its ports can be read, and all trains
-/// between its addresses if its innermost headers cannot be read. No train is flushed for a protocol whose packets are
-/// never merged.
+/// Returns which trains to flush before a packet: none if no train can belong to its flow, only the train of its flow
+/// if its ports can be read, and otherwise all trains between its addresses.
 pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
     let Some(last) = stack.last() else { return ScopeKind::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);

@@ -484,8 +484,8 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Checks that fields that may only increase have not decreased since the last packet of the train. A timestamp is
-/// compared with the one that the superframe would have.
+/// Checks that fields of a TCP packet that may only increase have not decreased since the last packet of the train. A
+/// timestamp is compared with the one that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
     last: &[u8],

@@ -157,7 +157,7 @@ impl<B> Batcher<B> {
     }
 }
 
-/// Marks the end of a chain: no batch reaches this index.
+/// End of a chain: an index that no batch reaches.
 const END: u16 = u16::MAX;
 
 #[cfg(test)]

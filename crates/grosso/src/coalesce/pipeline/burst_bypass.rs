@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// Packets that match one prediction and have the same arrival time, for example the packets of one poll. The packet
-/// before them went through every stage, and each stage said how many packets may bypass it. The stages are notified of
-/// the bypassed packets once, before any other event.
+/// before them went through every stage, and each stage returned how many packets may bypass it. The stages are
+/// notified of the bypassed packets once, before any other event.
 #[derive(Debug)]
 pub(crate) struct BurstBypass {
     prediction: PredictionId,

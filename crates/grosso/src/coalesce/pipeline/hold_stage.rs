@@ -14,7 +14,7 @@ use crate::coalesce::{
 };
 
 /// Stage that counts the mergeable packets of each flow. It comes before the stages that delay packets, because it
-/// measures how fast packets of a flow arrive.
+/// measures how fast packets of a flow arrive, to determine hold times.
 #[derive(Debug)]
 pub(crate) struct HoldStage(());
 

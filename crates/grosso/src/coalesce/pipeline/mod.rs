@@ -68,7 +68,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
     }
 
     /// Pushes one packet. If no stage has to examine it, it goes directly to the train that it continues. This fast
-    /// path is the same with and without a profile, because the rules of a profile include the exact rules.
+    /// path is the same for the exact rules and for those of a profile, because the latter include the exact rules.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,

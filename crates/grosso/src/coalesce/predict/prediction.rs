@@ -40,7 +40,7 @@ pub(crate) struct Prediction {
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction that matched the packet after the flow's previous packet.
+    /// Prediction that matched the next packet, of any flow, after this flow's previous packet.
     pub(crate) follower: PredictionId,
     /// Length of the packet including headers; zero if nothing is predicted.
     pub(crate) len: usize,

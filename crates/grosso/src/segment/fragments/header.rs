@@ -126,8 +126,8 @@ impl FragmentHeader {
         start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
-    /// Returns the fragment size that is always allowed. Every IPv6 link carries fragments of this size, even if all
-    /// original fragments were smaller (rule S62).
+    /// Returns the fragment size that is always allowed. Every IPv6 link carries fragments of this size, so they may be
+    /// used even if all original fragments were smaller (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }

@@ -250,8 +250,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. If `is_given_up` is set, the missing data may still arrive late; otherwise it is
-    /// no longer expected.
+    /// Releases all packets of a flow. If `is_given_up` is set, the missing data counts as given up and may still
+    /// arrive late; otherwise it is no longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
