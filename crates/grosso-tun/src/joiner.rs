@@ -85,10 +85,10 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         }
     }
 
-    /// Merges IP packets and calls `write` for each resulting packet. A packet that nothing more can be merged into, for
-    /// example because PSH is set, is written at once; the others are written at the end of the batch, the oldest first.
-    /// Packets of a flow keep their order. Afterwards the batch is empty and keeps the buffers for reuse. No packet is
-    /// held for the next batch.
+    /// Merges IP packets and calls `write` for each resulting packet. A packet into which nothing more can be merged,
+    /// for example because PSH is set, is written at once; the others are written at the end of the batch, the oldest
+    /// first. Packets of a flow keep their order. Afterwards the batch is empty and keeps the buffers for reuse. No
+    /// packet is held for the next batch.
     ///
     /// # Errors
     /// Returns the first error of `write`, which is not called again after that. The batch then contains exactly the
