@@ -268,13 +268,13 @@ impl<P: Port> Port for Observed<P> {
 /// A template for packets of many flows.
 struct Template {
     frame: Vec<u8>,
-    /// Offset of the innermost ports; `None` if the packet has no TCP or UDP header.
+    /// Offset of the innermost ports; `None` if the last header that can be parsed is neither TCP nor UDP.
     ports: Option<usize>,
 }
 
 impl Template {
     /// Writes a packet of flow `flow`. One port is increased by as much as the other is decreased, so every checksum
-    /// stays correct (RFC 1071).
+    /// stays the same (RFC 1071), and a wrong one stays wrong.
     fn write(&self, frame: &mut Vec<u8>, flow: u16) {
         frame.clear();
         frame.extend_from_slice(&self.frame);

@@ -89,7 +89,7 @@ pub fn workload(name: &str, seed: u64) -> Workload {
     }
 }
 
-/// Headers of a flow before and around its TCP header.
+/// Headers around the TCP header of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     Ipv4,

@@ -256,8 +256,7 @@ fn checksums_are_those_of_the_last_stop_and_of_home() {
         let transport = frame.len() - 20 - 99;
         assert_eq!(frame[transport..transport + 20], arrived[54..74]);
         assert!(is_right(&frame, Link::Ethernet), "{frame:?}");
-        // The checksum does not cover intermediate hops, so a swap of the final destination with one of them is
-        // detected.
+        // The checksum covers the final destination, so a flipped bit in it is detected.
         let mut other = frame.clone();
         let at = frame.windows(16).position(|bytes| bytes == last).expect("the last stop");
         other[at + 15] ^= 1;

@@ -85,8 +85,10 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         }
     }
 
-    /// Merges IP packets and calls `write` for each merged packet. Flows are written in the order of their first
-    /// packets. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
+    /// Merges IP packets and calls `write` for each resulting packet. A packet into which nothing more can be merged,
+    /// for example because PSH is set, is written at once; the others are written at the end of the batch, the oldest
+    /// first. Packets of a flow keep their order. Afterwards the batch is empty and keeps the buffers for reuse. No
+    /// packet is held for the next batch.
     ///
     /// # Errors
     /// Returns the first error of `write`, which is not called again after that. The batch then contains exactly the
@@ -262,7 +264,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets and returns copies of the merged ones.
+    /// Merges packets and returns copies of the packets that are written.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {

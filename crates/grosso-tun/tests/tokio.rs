@@ -178,7 +178,7 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         let mut device = AsyncTun::new(device).unwrap();
         let mut udp = AsyncUdp::new(socket.unwrap().unwrap()).unwrap();
         let mut rest = &list[..];
-        // The runtime must first notice that the socket is writable again.
+        // The runtime must first notice that the socket has room.
         while rest.len() == DATAGRAMS {
             assert!(once(udp.sender.send(&mut rest)).await.is_none(), "the socket is full");
             let sent = udp.sender.inner().stats().sent;

@@ -221,7 +221,7 @@ pub const SLOTS: u16 = 256;
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
 /// Length in bytes of a ring with its slots, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
-/// Offset of the available ring, which shares no cache line with the parts below.
+/// Offset of the available ring. The available ring, the used ring and the first slot share no cache line.
 const AVAILABLE: u64 = 0x1000;
 /// Offset of the used ring.
 const USED: u64 = 0x1400;

@@ -185,7 +185,7 @@ impl<'a> Iterator for Chain<'a> {
     }
 }
 
-/// Complete extension header.
+/// One complete extension header.
 struct Extension<'a> {
     protocol: u8,
     start: usize,

@@ -40,7 +40,7 @@ impl Host {
         Self::start(false)
     }
 
-    /// Starts a host that also has IPv6, sends every ICMP error, and never runs out of memory for fragments.
+    /// Starts a host that also has IPv6, sends every ICMPv6 error, and never runs out of memory for fragments.
     ///
     /// # Errors
     ///

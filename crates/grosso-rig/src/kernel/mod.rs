@@ -54,7 +54,7 @@ const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
 /// Time without a packet after which no more packets are expected. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Environment variable that turns a skipped test into a failure: CI runs as root, so every test must run there.
+/// Environment variable that turns a skipped test into a failure, for CI as root, where every test must run.
 const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 
 /// Prints that the calling test is skipped, and why.

@@ -3,7 +3,8 @@
 /// A virtio header in native byte order, with its fields in the standard's order (`docs/rules.md` section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// Flags: 1 for a checksum to be completed, 2 for valid data, 8 for the outer UDP checksum of a tunnel.
+    /// Flags: 1 for a checksum to be completed, 2 for a verified checksum, 8 for an outer UDP checksum of a tunnel that
+    /// must be completed.
     pub flags: u8,
     /// Type: 0 for none, 1 for TCP over IPv4, 3 for UDP fragments, 4 for TCP over IPv6, 5 for UDP segments; plus 0x20
     /// or 0x40 in a tunnel.

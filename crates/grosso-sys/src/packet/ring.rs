@@ -20,7 +20,7 @@ const SLOT_BYTES_MIN: usize = 256;
 const LINE_BYTES: usize = 64;
 /// Default maximum length of a superframe in bytes. With BIG TCP, a higher maximum can be configured.
 const SUPERFRAME_BYTES: usize = 64 << 10;
-/// Number of cache lines at the start of a slot that hold the kernel's header, a virtio header, and packet headers.
+/// Number of cache lines to prefetch at the start of a slot: the kernel's header, a virtio header, and packet headers.
 const HEADER_LINES: usize = 3;
 /// Maximum memory of one ring in bytes. A larger ring is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;

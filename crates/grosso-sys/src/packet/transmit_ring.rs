@@ -29,8 +29,8 @@ const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
 /// A packet socket that sends from a mapped ring and receives no packets.
 ///
-/// With [`PacketSocket::send_batch`], other threads may run after each packet, for example a receiver on this host.
-/// This ring sends the whole batch first.
+/// With [`PacketSocket::send_batch`], other threads may run after each packet, for example a receiver on this host as
+/// soon as it has a packet. This ring sends the whole batch first.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,

@@ -37,7 +37,7 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Users other than root and the caller who can replace a name.
+/// Users other than root and the caller who can replace a name, if there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// No other user can replace the name.

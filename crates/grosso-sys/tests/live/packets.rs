@@ -109,7 +109,8 @@ fn ring_frames_have_their_direction() {
     });
 }
 
-/// Returns an Ethernet frame with an empty IPv6 packet. `source` and `destination` are the last bytes of its addresses.
+/// Returns an Ethernet frame with an empty IPv6 packet. `next` is its next header; `source` and `destination` are the
+/// last bytes of its addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);

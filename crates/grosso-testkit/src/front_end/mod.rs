@@ -401,7 +401,7 @@ impl FrontEnd {
         self.used[ring] = self.used[ring].wrapping_add(1);
         let first = self.read(table + 16 * u64::from(head), 16);
         let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-        // The pieces are contiguous both in a table and in the ring.
+        // The pieces of a buffer are contiguous in memory, whether a table or the ring lists them.
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 

@@ -32,7 +32,7 @@ pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     }
     let innermost = parsed.layers.iter().rposition(Layer::is_ip)?;
     let mut parts: Vec<String> = parsed.layers.iter().filter_map(part).collect();
-    // What follows the innermost IP header, parsed or not.
+    // The contents of the innermost IP header, parsed or not.
     let behind = &parsed.layers[innermost + 1..];
     if behind.iter().all(|layer| !matches!(layer.name, "tcp" | "udp")) {
         let last = parsed.layers[innermost..].iter().rev().find_map(|layer| {

@@ -97,8 +97,8 @@ impl Original for InetLro {
     }
 }
 
-/// Number of sessions that drivers usually configured.
+/// Number of sessions that drivers configured.
 const SESSIONS: usize = 8;
-/// Maximum number of packets per session that drivers usually configured.
+/// Maximum number of packets per session that drivers configured.
 const PACKETS: u32 = 64;
 const MTU: usize = 1500;

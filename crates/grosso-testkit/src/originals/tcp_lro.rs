@@ -126,7 +126,7 @@ impl Original for TcpLro {
     fn receive(&mut self, frame: &[u8]) {
         let is_taken = is_eligible(frame) && Segment::of(frame).flags() & Tcp::SYN == 0;
         if !is_taken {
-            // A packet that is not eligible flushes the queue of its connection.
+            // A refused packet, for example a SYN, flushes the queue of its connection.
             while let Some(index) =
                 self.sessions.held.iter().position(|train| train.may_have(frame))
             {

@@ -145,7 +145,7 @@ impl Sender {
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 
-    /// Returns the next packet of the flow, with a payload of `len` bytes.
+    /// Returns the next packet of the flow, with a payload of `len` bytes, and advances the flow.
     pub(crate) fn send(&mut self, len: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);

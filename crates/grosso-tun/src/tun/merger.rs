@@ -1,4 +1,5 @@
-//! Sending side, for any device. It merges the packets of a batch and counts how many the port accepted.
+//! Sending side, for any device. It merges the packets of a batch and counts exactly how many of them the port
+//! accepted.
 
 use core::cell::Cell;
 use std::{

@@ -209,7 +209,7 @@ const fn key_at(start: usize) -> Field {
 }
 
 /// Checks rules W50 and W51. Unlike Linux, which also ignores the bits that RFC 2784 section 2.3 requires to be zero,
-/// this function ignores only the bits that receivers must ignore.
+/// this function ignores only the bits that the RFC requires receivers to ignore.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let flags = header.first_chunk().map_or(u16::MAX, |flags| u16::from_be_bytes(*flags));
     if flags & (FLAG_ROUTING | MUST_BE_ZERO | VERSION_MASK) != 0 {

@@ -99,7 +99,7 @@ pub(crate) const fn is_refused(_: &Writer) -> bool {
     false
 }
 
-/// Open device.
+/// An open device.
 pub(crate) struct PlainQueue {
     device: SyncDevice,
     /// Event that never occurs. The function that waits for packets requires one.
