@@ -24,7 +24,7 @@ use crate::tunnel::CongestionMode;
 pub struct Endpoint {
     /// Address of this endpoint.
     pub local: IpAddr,
-    /// Address of the remote endpoint, of the same family as `local`.
+    /// Address of the remote endpoint. It must be of the same family as `local`.
     pub remote: IpAddr,
     /// Tunnel header.
     pub header: Header,
