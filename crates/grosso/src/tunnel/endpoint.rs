@@ -338,7 +338,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether the last option in a list of Geneve options is complete (rule W40).
+/// Returns whether a list of Geneve options fits into the header and its last option is complete (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {
