@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [local, peer, device, key, role] = &words[..] else {
         return Err("vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b".into());
     };
-    // The cipher authenticates every packet, so this program trusts its peer.
+    // The cipher authenticates every packet, and this program trusts its peer.
     let tun: Tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     for fallback in tun.fallbacks() {

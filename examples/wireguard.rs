@@ -18,7 +18,7 @@ use boringtun::{
 };
 use grosso_tun::{Batch, Datagram, Interest, Trust, Tun, TunOptions, Udp, UdpOptions, wait_for};
 
-/// Number of bytes that encryption adds. This is also enough for every handshake message.
+/// Room for the bytes that encryption adds, and for every handshake message.
 const OVERHEAD: usize = 148;
 /// Size of the buffer for a packet that waited for the handshake.
 const QUEUED_MAX: usize = 2048;
@@ -120,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher authenticates every packet, so this program trusts its peer.
+    // The cipher authenticates every packet, and this program trusts its peer.
     let tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {

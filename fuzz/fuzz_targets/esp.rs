@@ -1,5 +1,5 @@
 //! ESP: frames of any kind are encrypted, damaged and repeated in transit, and mixed with packets from a peer that has
-//! the key but violates every other rule. Exactly the encrypted frames are delivered, each of them once.
+//! the key but need obey no other rule. Exactly the encrypted frames are delivered, each of them once.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 

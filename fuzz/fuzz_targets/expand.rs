@@ -1,6 +1,6 @@
-//! Expansion of acknowledgments that were modified arbitrarily, after trains were delivered. The copies are in order,
-//! and none acknowledges more than the original. There are as many as announced, and each is as long as the original,
-//! and correct if the original is.
+//! Expansion of acknowledgments, some of them with arbitrary changes, after trains were delivered. The copies are in
+//! order, and none acknowledges more than the original. There are as many as announced, and each is as long as the
+//! original, and correct if the original is.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};

@@ -1,5 +1,5 @@
-//! Packets that exceed the MTU of a tunnel, of any kind and length. Packets that fit are accepted. For the others, the
-//! ICMP message is short and correct, goes back to the sender, and contains the start of the packet. If
+//! Packets of any kind and length, which may exceed the MTU of a tunnel. Packets that fit are accepted. An ICMP message
+//! about another packet is short and correct, goes back to the sender, and contains the start of the packet. If
 //! arbitrary bytes are recognized as a message, they end with the quoted packet.
 
 use crate::{Decisions, stack};

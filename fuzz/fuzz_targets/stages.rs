@@ -80,7 +80,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     }
 }
 
-/// Connects two tunnel endpoints of any kind.
+/// Connects the two endpoints of a tunnel of any kind.
 fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     let there = endpoint(decisions);
     let mut back = there.clone();

@@ -311,7 +311,7 @@ fn c30_verified_levels_are_reported() {
     let told = |frame: &[u8]| received(frame, Checksum::None).1;
     assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
     assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });
-    // Both checksums differ by 0x8000: each is wrong, although the two errors cancel out.
+    // Both checksums are off by 0x8000: each is wrong, although the two errors cancel out.
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 

@@ -505,7 +505,7 @@ fn experiments(modules: &[Module]) -> BTreeSet<String> {
     found.filter_map(|module| module.path.first().cloned()).collect()
 }
 
-/// Returns the imports of these modules by other modules. The root module may re-export them.
+/// Returns the imports of these modules by other modules, except by the root module, which re-exports them.
 fn imports_of(targets: &BTreeSet<String>, modules: &[Module]) -> Vec<String> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();

@@ -232,7 +232,7 @@ fn p20_flows_leave_in_the_order_of_their_first_packets() {
     assert_eq!(bytes, frames);
 }
 
-/// Tests flows whose hashes are equal in the bits that select the bucket.
+/// Tests flows in one bucket, as if their hashes were equal in the bits that select the bucket.
 #[test]
 fn p21_flows_of_one_bucket_are_never_merged() {
     let mut profile = Profile::linux();

@@ -321,7 +321,7 @@ fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
     ];
     for (name, packet) in packets {
         // The second packet passes because the engine knows the headers of the first one. Packets after the third one
-        // pass because the engine has a prediction for them.
+        // pass because the engine knows their form.
         let outcome = |before: usize, changed: &[u8], meta: Meta| {
             let mut engine = Engine::new(Profile::linux());
             for _ in 0..before {

@@ -11,7 +11,7 @@ use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
 /// Computes the Toeplitz hash by its definition: the exclusive or of one 32-bit part of the key for each bit that is
-/// set in the input. Each part starts at the bit's position.
+/// set in the input. Each part starts at the same position in the key as the bit in the input.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1;
     let window =

@@ -381,7 +381,7 @@ fn understand_gso(
     Ok(Meta { gso: Some(gso), ..packet })
 }
 
-/// Checks rule V8 and, which the kernel does not check, that the headers are at the stated offsets.
+/// Checks rule V8, and that the headers are at the stated offsets, which the kernel does not check.
 fn check_tunnel(
     header: &VirtioHeader,
     frame: &[u8],
@@ -459,7 +459,7 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
     if segments > limit { Err(VnetError::TooManySegments) } else { Ok(()) }
 }
 
-/// Checks that the checksum lies inside the frame, and after its headers (rule V3).
+/// Checks that the checksum lies inside the frame, and that its range starts at `least` or later (rule V3).
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
         return Err(VnetError::ChecksumOutside);

@@ -24,8 +24,8 @@ pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("after", 280, 360),
 ];
 
-/// Pushes two fragments, and then fragments that fill all holes. The data ends either at 400, or
-/// with one of the two fragments, which is then the last one.
+/// Pushes two fragments, and then fragments that fill all holes. The data ends at 400, or at the end of the fragment
+/// that ends later; this fragment is then the last one.
 #[test]
 fn p27_f14_all_interval_relations_under_every_policy() {
     let (mut cases, mut completed) = (0, 0);

@@ -37,7 +37,7 @@ pub(crate) enum Known {
     Eviction,
 }
 
-/// Side that merges packets which the other side keeps separate.
+/// Side that may merge packets which the other side keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.

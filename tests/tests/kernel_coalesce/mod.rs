@@ -111,8 +111,8 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Returns up to one poll of frames from one to six flows whose headers the kernel parses. Half of the flows are in a
-/// tunnel.
+/// Returns up to one poll of frames from one to six flows whose headers the kernel parses. About half of the flows
+/// are in a tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

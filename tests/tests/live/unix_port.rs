@@ -478,8 +478,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
 }
 
 /// Tests superframes with a very large number of packets. The port delivers only one of them per call, because
-/// segmenting it takes as long as segmenting many normal ones, and packets that do not fit into the next port have to
-/// be kept.
+/// segmenting it takes as long as segmenting many normal ones, and packets for which there is no room have to be kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {

@@ -188,7 +188,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // The endpoints spend much of their time waiting for the kernel, so the pairs of VMs run in parallel.
+    // Each endpoint spends time waiting for the kernel, so the pairs of VMs run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

@@ -285,7 +285,7 @@ fn no_cut_frame_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests a packet that cannot belong to the train, at every position and with all outer headers.
+/// Tests a packet that cannot belong to the train, at every position and after each of the outer headers.
 fn assert_in_order(
     name: &str,
     odd: Odd,

@@ -54,6 +54,7 @@ struct Guest {
     size: u16,
     /// Number of entries made available so far, or of descriptors in a packed ring.
     offered: u16,
+    /// Number of those that the device has returned so far.
     seen: u16,
     /// Descriptors of a packed ring by their numbers in chains, until they are written to the ring.
     described: Vec<Words>,

@@ -52,7 +52,8 @@ reasons! {
         DuplicateSelective = "duplicate_sack",
         /// The acknowledgment reports a SACK range that the later one does not cover.
         Selective = "sack",
-        /// The later acknowledgment has the same number. Both are needed, because three duplicates signal a loss.
+        /// The later acknowledgment has the same number and reports no more SACK data. Both are needed, because three
+        /// duplicates signal a loss.
         Duplicate = "duplicate",
         /// ECE or CWR differs between this acknowledgment and a later one.
         Congestion = "congestion",

@@ -45,8 +45,8 @@ pub(super) struct Headers {
 reasons! {
     /// Reason why an acknowledgment is not expanded.
     Unexpanded {
-        /// This is the first acknowledgment on its connection after a train was delivered, or it covers data that was
-        /// not delivered here.
+        /// This is the first acknowledgment since the first train on its connection, or the previous one covers data
+        /// that was not delivered here.
         First = "first",
         /// Some data after the previous acknowledgment was delivered out of order, or its record was evicted.
         Unknown = "unknown",

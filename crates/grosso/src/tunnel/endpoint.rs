@@ -24,7 +24,7 @@ use crate::tunnel::CongestionMode;
 pub struct Endpoint {
     /// Address of this endpoint.
     pub local: IpAddr,
-    /// Address of the remote endpoint, of the same family as `local`.
+    /// Address of the remote endpoint. It must be of the same family as `local`.
     pub remote: IpAddr,
     /// Tunnel header.
     pub header: Header,
@@ -338,7 +338,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether the last option in a list of Geneve options is complete (rule W40).
+/// Returns whether a list of Geneve options fits into the header and its last option is complete (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {

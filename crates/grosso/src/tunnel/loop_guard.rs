@@ -61,7 +61,7 @@ enum OuterAddresses {
 /// Field of an outer packet that identifies the tunnel, in addition to the addresses.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
-    /// IP protocols that identify the tunnel.
+    /// IP protocols, each of which identifies the tunnel.
     Protocols([u8; 2]),
     /// UDP port that identifies the tunnel.
     Port(u16),

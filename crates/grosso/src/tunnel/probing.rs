@@ -51,7 +51,7 @@ pub enum Finding {
     Silent,
 }
 
-/// Knowledge from the probes so far: the packet lengths that the path carries.
+/// Result of the probes so far: the packet lengths that the path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
     /// Nothing is known: the remote endpoint has not been probed or does not answer.
@@ -128,7 +128,7 @@ impl Prober {
         self.round.is_some()
     }
 
-    /// Returns the time of the next probe of a narrow path with a longer packet. This probe is sent even without
+    /// Returns the time of the next probe with a longer packet, if the path is narrow. This probe is sent even without
     /// traffic.
     pub fn raises_ns(&self) -> Option<u64> {
         matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
@@ -282,8 +282,8 @@ impl Prober {
 
 /// Number of lost probes after which their length counts as lost (`MAX_PROBES`, section 5.1.2).
 const PROBES_MAX: u8 = 3;
-/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). Until the last probe
-/// is answered, answers to earlier probes of the same length count too.
+/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). While the answer
+/// to the last probe is awaited, answers to earlier probes of the same length count too.
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;

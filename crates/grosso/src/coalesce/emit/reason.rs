@@ -47,7 +47,7 @@ reasons! {
         Ipv4Checksum = "ip_checksum",
         /// The TCP or UDP checksum, or the checksum of a surrounding tunnel, is wrong (rules G30, T10).
         Checksum = "checksum",
-        /// The checksum is valid, but segmentation would write it differently (zero instead of 0xffff).
+        /// The checksum is valid, but segmentation would write it differently (for example zero instead of 0xffff).
         ChecksumForm = "checksum_form",
         /// The UDP packet has no checksum (rule U10).
         ChecksumNone = "checksum_none",

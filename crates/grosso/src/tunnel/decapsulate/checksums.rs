@@ -57,7 +57,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // A hidden outermost checksum counts as verified, but is not in `covers`.
+        // A hidden outermost checksum was verified below: it is the first of the verified levels, but not in `covers`.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;

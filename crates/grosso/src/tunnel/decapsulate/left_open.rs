@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Returns the partial checksum of an inner packet that ends at `end`. A checksum is partial if its field contains the
-/// pseudo-header sum and this value is not also a valid complete checksum. Such packets come from a container on the
-/// same host, over a virtual link: a socket does not report that their checksum is partial.
+/// pseudo-header sum and this value is not also a valid complete checksum. Such packets come over a virtual link
+/// from the same machine, for example from a container: a socket does not report that their checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

@@ -70,7 +70,7 @@ pub struct DecapsulationRules {
     pub remote_checksum: RemoteChecksumMode,
     /// Whether to accept UDP over IPv6 without a checksum (RFC 6935, rule W32).
     pub ipv6_without_checksum: bool,
-    /// Whether the outer UDP checksum is visible.
+    /// Visibility of the outer UDP checksum.
     pub outer_checksum: OuterChecksum,
     /// Link type of the decapsulated packet.
     pub presented: Presented,
@@ -326,7 +326,7 @@ impl Decapsulation {
         if let Some(remote) = self.completed
             && let Some(packet) = frame.get_mut(..self.end)
         {
-            // The plan has checked that both offsets lie in the packet, so their difference fits into 16 bits.
+            // The plan has checked that both offsets lie in the packet, so they fit into 16 bits.
             let offset = (remote.at - remote.start) as u16;
             let _ = checksum::complete(packet, remote.start as u16, offset);
         }
@@ -439,7 +439,7 @@ impl Decapsulation {
 }
 
 /// Adapts the parameters of a superframe to the inner packet, which is segmented in the same way but has one IP header
-/// less.
+/// fewer.
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));

@@ -14,9 +14,9 @@ use crate::{
 /// Inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    /// Offset of the carried part in the frame.
+    /// Offset of the carried part in the frame, in bytes.
     pub(super) start: usize,
-    /// End of the carried part in the frame. Bytes after it are padding.
+    /// Offset of the end of the carried part, in bytes. Bytes after it are padding.
     pub(super) end: usize,
     /// Type of the packet: Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,

@@ -164,8 +164,8 @@ impl IcvLength {
     }
 }
 
-/// AES-GCM key with its salt (RFC 4106 section 8.1). Its memory is zeroed on drop, and the key is never printed. The
-/// key is on the heap, so moving the value leaves no copy behind.
+/// AES-GCM key with its salt (RFC 4106 section 8.1). The memory is zeroed on drop, and its content is never printed.
+/// The key is on the heap, so moving the value leaves no copy behind.
 pub struct KeyMaterial(Zeroizing<Vec<u8>>);
 
 impl KeyMaterial {

@@ -39,7 +39,7 @@ pub enum Traffic {
 /// Classifies a frame. `port` is the UDP port that this host uses for ESP, if any.
 ///
 /// # Errors
-/// Returns a reason if the frame does not contain a whole ESP packet.
+/// Returns a reason if the frame carries neither ESP, IKE nor a keepalive, or only a part of such a packet.
 pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
     match locate(frame, link, port) {
         Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
@@ -63,8 +63,9 @@ pub struct Decrypted {
     pub sequence: u64,
     /// State of the checksums in the plaintext frame.
     ///
-    /// In transport mode over UDP, the checksums count as verified. A NAT may have changed the addresses that they
-    /// cover, but the ICV protects everything else (RFC 3948 section 3.1.2). Otherwise their state is unknown.
+    /// In transport mode over UDP, the checksums count as verified. They may be wrong, because a NAT may have changed
+    /// the addresses that they cover, but the ICV protects everything else (RFC 3948 section 3.1.2). Otherwise their
+    /// state is unknown.
     pub checksum: Checksum,
 }
 
