@@ -295,7 +295,7 @@ mod tests {
         })
     }
 
-    /// Returns an experiment's verdicts on these runs. Consecutive runs should differ.
+    /// Returns an experiment's verdicts on these runs. No two runs of a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,

@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, over and over. Nothing repeats within the file, so lost,
-/// duplicated or swapped bytes are detected.
+/// Content of streams: the bytes of a file in memory, over and over. The content repeats only after the whole file, so
+/// lost, duplicated or swapped bytes are detected.
 #[derive(Debug)]
 pub struct Content {
     file: File,

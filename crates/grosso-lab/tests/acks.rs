@@ -106,7 +106,7 @@ struct Behind<'a> {
     sent: &'a [Sent],
     /// Number of packets that arrived as part of an acknowledgment vector.
     collected: usize,
-    /// Positions of the packets that were delivered individually, read from their identifications.
+    /// Positions of the packets that were kept, read from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
