@@ -95,7 +95,7 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of bytes and units that have arrived so far. The numbers belong together, except that each
+    /// Returns the numbers of bytes and units that have arrived so far. Both are from the same moment, except that each
     /// thread may have added the bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {

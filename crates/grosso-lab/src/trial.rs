@@ -1,4 +1,4 @@
-//! One measurement on its own hosts, with threads on chosen CPUs, and with counters read before and afterward.
+//! One measurement on its own hosts, with threads on chosen CPUs, and with counters that are read before and after it.
 
 use std::{
     ffi::CStr,
