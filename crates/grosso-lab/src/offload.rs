@@ -48,7 +48,7 @@ pub struct OffloadParameters {
     /// Maximum size of a TCP socket buffer in bytes, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
-    /// Program that generates the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
     /// Rate of the wire in bits per second, for experiments in which the wire is slower than the machine.
     #[serde(skip)]

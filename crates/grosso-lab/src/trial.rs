@@ -40,7 +40,7 @@ pub struct Setting {
     pub traffic: Traffic,
     /// Number of concurrent TCP connections. Traffic over UDP ignores it.
     pub connections: usize,
-    /// Program that generates the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
     /// The hosts and the wire.
     pub layout: Layout,
