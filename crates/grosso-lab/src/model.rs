@@ -57,8 +57,8 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold in bytes.
     pub slow_start_threshold: u64,
-    /// Used in congestion avoidance: the number of bytes acknowledged since the window last grew or, if packets are
-    /// counted, the fraction of a byte that is left over.
+    /// Number of bytes acknowledged since the window last grew in congestion avoidance or, if packets are counted, the
+    /// fraction of a byte that is left over.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,

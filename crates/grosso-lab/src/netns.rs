@@ -316,8 +316,8 @@ impl Hosts {
         self.poller
     }
 
-    /// Opens connections from the sender to the receiver, both with this congestion control. Returns the sender's
-    /// sockets first.
+    /// Opens connections from the sender to the receiver, with this congestion control at both ends. Returns the
+    /// sender's sockets first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.

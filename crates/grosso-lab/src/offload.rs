@@ -48,7 +48,7 @@ pub struct OffloadParameters {
     /// Maximum size of a TCP socket buffer in bytes, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
-    /// Program that generates the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
     /// Rate of the wire in bits per second, for experiments in which the wire is slower than the machine.
     #[serde(skip)]
@@ -295,7 +295,7 @@ mod tests {
         })
     }
 
-    /// Returns an experiment's verdicts on these runs. Consecutive runs should differ.
+    /// Returns an experiment's verdicts on these runs. No two runs of a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,

@@ -17,7 +17,7 @@ impl From<Spread> for Middle {
 /// A column of a chart, with a bar for each row of type `R`.
 pub(crate) struct BarColumn<R> {
     heading: &'static str,
-    /// Returns the value to draw. All bars have the same scale, and the greatest value gets the longest bar.
+    /// Returns a row's value for the scale of the column: the greatest value in all charts gets the longest bar.
     value: fn(&R) -> f64,
     /// Returns the bar for a row.
     of: fn(&R) -> Bar,

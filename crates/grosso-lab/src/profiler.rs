@@ -253,7 +253,7 @@ impl Iteration {
         add(&profiler.total_ns, total_ns);
     }
 
-    /// Subtracts what the parts exceed `total_ns` by, because the thread was off the CPU for that time.
+    /// Subtracts the excess of the parts over `total_ns`, because the thread was off the CPU for that time.
     fn give_up_beyond(&mut self, total_ns: u64) {
         let mut beyond_ns = self.parts_ns.iter().sum::<u64>().saturating_sub(total_ns);
         let wait = &mut self.parts_ns[Part::Wait as usize];

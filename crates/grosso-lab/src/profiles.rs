@@ -1,5 +1,5 @@
-//! Runs a trace through every profile. The result shows how many packets each profile merges, how many of these merges
-//! are irreversible, and how long this takes.
+//! Runs a trace through every profile. The result shows how many packets each profile merges, how many of them
+//! irreversibly, and how long this takes.
 
 use std::{sync::Arc, time::Instant};
 

@@ -344,7 +344,7 @@ fn compared(verdicts: &[Verdict]) -> String {
     )
 }
 
-/// Shortens a claim so that it fits next to a chart.
+/// Shortens a claim to the maximum length of a row's name in a chart.
 fn shortened(claim: &str) -> String {
     match claim.char_indices().nth(NAME) {
         Some((end, _)) => format!("{}...", claim[..end].trim_end()),

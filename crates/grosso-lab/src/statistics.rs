@@ -118,7 +118,7 @@ impl Latency {
     }
 }
 
-/// Formats a number with three digits; returns a dash if the number is not finite.
+/// Formats a number with two decimals if it is below ten, and otherwise with one. Returns a dash if it is not finite.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -131,7 +131,7 @@ pub(crate) fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// Formats a number with three decimals; used for seconds per gigabyte.
+/// Formats a number with three decimals, for example seconds per gigabyte.
 pub(crate) fn thousandths(value: f64) -> String {
     format!("{value:.3}")
 }

@@ -95,7 +95,7 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of bytes and units that have arrived so far. The numbers belong together, except that each
+    /// Returns the numbers of bytes and units that have arrived so far. Both are from the same moment, except that each
     /// thread may have added the bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, over and over. Nothing repeats within the file, so lost,
-/// duplicated or swapped bytes are detected.
+/// Content of streams: the bytes of a file in memory, over and over. The content repeats only after the whole file, so
+/// lost, duplicated or swapped bytes are detected.
 #[derive(Debug)]
 pub struct Content {
     file: File,

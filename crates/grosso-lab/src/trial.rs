@@ -1,4 +1,4 @@
-//! One measurement on its own hosts, with threads on chosen CPUs, and with counters read before and afterward.
+//! One measurement on its own hosts, with threads on chosen CPUs, and with counters that are read before and after it.
 
 use std::{
     ffi::CStr,
@@ -38,9 +38,9 @@ mod userspace;
 pub struct Setting {
     /// Traffic between the hosts.
     pub traffic: Traffic,
-    /// Number of concurrent connections; must be one except with [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
+    /// Number of concurrent TCP connections. Traffic over UDP ignores it.
     pub connections: usize,
-    /// Program that generates the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
     /// The hosts and the wire.
     pub layout: Layout,
@@ -479,7 +479,7 @@ pub(crate) fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
     Ok(own_thread())
 }
 
-/// Runs a data path on its own thread and CPU while it is observed, and also returns the path's left port.
+/// Runs a data path on a separate thread, bound to a CPU, while it is observed. Also returns the path's left port.
 fn while_running<L: Port + Send, R: Port + Send>(
     path: DataPath<L, R>,
     processor: usize,

@@ -16,7 +16,7 @@ use proptest::{collection::vec, prelude::*};
 const SEGMENT: u32 = 1448;
 const NEAR: [u8; 4] = [10, 0, 0, 1];
 const FAR: [u8; 4] = [10, 0, 0, 9];
-/// The sender's first sequence number, which soon wraps around.
+/// The sender's first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_e000;
 
 /// A generated packet from the receiver.
@@ -106,7 +106,7 @@ struct Behind<'a> {
     sent: &'a [Sent],
     /// Number of packets that arrived as part of an acknowledgment vector.
     collected: usize,
-    /// Positions of the packets that were delivered individually, read from their identifications.
+    /// Positions of the packets that were kept, read from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }

@@ -59,8 +59,8 @@ pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// Escapes all characters except those that `kept` keeps. At each position, `kept` returns how many bytes of the
-/// remaining text to leave unchanged.
+/// Escapes characters that control the terminal, break lines or change the writing direction, except those that `kept`
+/// keeps. At each of them, `kept` returns how many bytes of the remaining text to leave unchanged.
 pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);

@@ -210,8 +210,8 @@ Linux counts all acknowledged bytes, so on a path without delay, merging costs o
     acknowledgments are held";
 /// Cause to report if exact figures contradict a claim.
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
-/// Fraction of the throughput without merging above which a treatment counts as free. Repeated measurements of the same
-/// setting differ by less.
+/// Minimum fraction of the throughput without merging at which a treatment counts as free. Repeated measurements of the
+/// same setting differ by less.
 const COSTS: f64 = 0.85;
 /// Published throughput with acknowledgments merged at the sender (4 to 5 Gb/s), divided by the throughput without
 /// merging (8.0 Gb/s).
@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn the_model_is_asked_too() {
-        // Modeled senders: one that merging barely slows down, and one that is not helped by counting acknowledged
-        // bytes.
+        // Modeled senders: one that merging barely slows down, and one that is slow although it knows the number of
+        // merged acknowledgments.
         let slow = |is_counted, round_trips| {
             let mut findings = report().findings;
             let growth = findings.growth.iter_mut();

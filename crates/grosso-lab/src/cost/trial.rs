@@ -241,7 +241,7 @@ impl CostTrial<'_> {
         })
     }
 
-    /// Sends a stream, and reads the counters and clocks of the data paths before and afterward.
+    /// Sends a stream, and reads the counters and clocks of the data paths before and after it.
     fn observe(
         self,
         layout: &Layout,

@@ -72,7 +72,7 @@ fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
-/// Upper bound on the fraction of the time that is unexplained.
+/// Fraction of a path's time below which little counts as unexplained.
 const UNEXPLAINED: f64 = 0.05;
 
 #[cfg(test)]

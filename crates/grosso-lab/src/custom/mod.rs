@@ -205,7 +205,8 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns findings with one path that never merges packets, and one that loses frames.
+    /// Returns findings for two settings: `whole`, which forwards every packet, and `loses`, which drops packets that
+    /// are too long.
     pub(super) fn findings() -> CustomFindings {
         let run = |bytes, too_long| CustomRun {
             seconds: 1.0,

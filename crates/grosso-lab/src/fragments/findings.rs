@@ -70,9 +70,9 @@ impl FragmentFindings {
         Spread::of(groups.flat_map(|group| &group.rows).map(|row| row.offered_gbps.median))
     }
 
-    /// Returns whether the machine is too slow for the rate. Then the coalescing receiver with unlimited buffers loses
-    /// datagrams although no fragment is lost, or frames are lost before they reach the NIC. The overload group is not
-    /// considered.
+    /// Returns whether the machine is too slow for the rate: the coalescing receiver with unlimited buffers lost
+    /// datagrams although the wire lost no fragment, the sender did not reach the rate, or frames were lost before they
+    /// reached the NIC. The overload group is not considered.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
         let groups = || self.groups.iter().filter(|group| !group.is_overload);
         let rows = || groups().flat_map(|group| &group.rows);

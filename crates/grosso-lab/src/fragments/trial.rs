@@ -309,7 +309,7 @@ impl FragmentReading {
         })
     }
 
-    /// Returns what happened between an earlier reading and this one.
+    /// Returns the measurement between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);

@@ -11,7 +11,7 @@ use crate::{
 /// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    // A receiver that loses nothing and has unlimited buffers is silent only if the machine pauses.
+    // A receiver that loses nothing and has unlimited buffers is silent only while the machine pauses.
     let lossless = groups.iter().find(|group| group.loss == 0.0 && !group.is_overload);
     let unlimited = lossless.and_then(|group| group.row(Receiver::Coalesces, None));
     let pauses = unlimited.map(|row| row.silence_ms);
@@ -129,9 +129,9 @@ const OVERLOAD: Claims = Claims {
 /// Cause to report if the timeout does not explain a silence.
 const PAUSED: &str =
     "the receiver's thread was interrupted, or the buffers were never all in use at once";
-/// Fraction of the best goodput above which few buffers do no harm.
+/// Minimum fraction of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
-/// Fraction of the timeout above which a silence counts as waiting for the timeout. The silences of a receiver that
+/// Fraction of the timeout from which a silence counts as waiting for the timeout. The silences of a receiver that
 /// never waits are far shorter.
 const SHORT: f64 = 0.25;
 const ABOUT: f64 = 0.8;

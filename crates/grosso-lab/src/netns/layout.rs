@@ -55,7 +55,7 @@ pub struct Layout {
     /// Number of bytes that must have arrived before a stream is read. Until then, the kernel acknowledges every second
     /// segment immediately. With 0, data is read and acknowledged as it arrives.
     pub read_bytes_min: u16,
-    /// Maximum rate of each stream in bits per second, evenly spread; `None` if unlimited.
+    /// Maximum rate in bits per second of each stream that the sender sends, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
     /// Whether TCP segments have timestamps.
     pub timestamps: bool,

@@ -38,7 +38,7 @@ pub struct Consumer {
     pub copied: Spread,
     /// Rates of the consumers that read every byte.
     pub reading: Vec<ReadingConsumer>,
-    /// Delivered as parts and as lists.
+    /// Rates of the same trains, delivered as parts and as lists.
     pub lists: Vec<ListConsumer>,
 }
 
@@ -60,9 +60,9 @@ pub struct ReadingConsumer {
 pub struct ListConsumer {
     /// The consumer.
     pub consumer: ReaderKind,
-    /// Delivered as one superframe, with one header and parts of payload.
+    /// Rate if a train is delivered as one superframe, with one header and parts of payload.
     pub parts: Spread,
-    /// Delivered as a list of whole packets, of which each keeps its own headers.
+    /// Rate if a train is delivered as a list of whole packets, each with its own headers.
     pub list: Spread,
 }
 

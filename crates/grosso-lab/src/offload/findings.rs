@@ -77,7 +77,7 @@ pub struct OffloadRow {
     pub name: String,
     /// Number of concurrent connections.
     pub connections: usize,
-    /// Maximum rate offered to each connection in Gb/s; `None` if unlimited.
+    /// Maximum offered rate of each connection in Gb/s; `None` if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_gbps: Option<f64>,
     /// Maximum hold time of trains in microseconds; `None` if Grosso merged nothing.

@@ -52,7 +52,7 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
 }
 
 /// Returns the levels of repair. The time to wait for a hole to be filled is five times the delay difference of the
-/// paths.
+/// paths, but at least twice the hold time and at least [`HOLE_NS_MIN`].
 fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profile); 4] {
     let hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);

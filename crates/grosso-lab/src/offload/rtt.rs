@@ -80,8 +80,8 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let cause = "the controller held packets too long";
         evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
-    // The publication says that connections with long round-trip times suffer, but not how long, so the claim must hold
-    // for all of them.
+    // The publication says that connections with long round-trip times suffer, but not which times are long, so the
+    // claim must hold for all of them.
     let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| evidence(pair, Bound::Under(1.0)));
     let fixed = Evidence::all_of(fixed).map(|(evidence, wire)| {
         let claim = "a fixed hold slows round trips of 10 ms and more";

@@ -11,7 +11,8 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::serve_ready_sockets};
 
-/// Repeatedly sends a byte and waits for the response, until stopped. Returns the duration of each request.
+/// Sends one-byte requests until stopped, each after the response to the previous one. Returns the duration of each
+/// request.
 ///
 /// # Errors
 /// Fails if the socket fails.

@@ -12,7 +12,7 @@ use rustix::fs::sendfile;
 
 use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 
-/// Sends streams until stopped. Returns the number of bytes in each stream.
+/// Sends streams until stopped. Returns the total number of bytes.
 ///
 /// # Errors
 /// Fails if a socket fails, or if none accepts data for [`crate::netns::STALLED`].
@@ -63,8 +63,8 @@ fn send_by(
     Ok(sent.iter().sum())
 }
 
-/// Receives streams until they end. Returns the number of bytes. If there is expected content, compares every byte with
-/// it.
+/// Receives streams until they end. Returns the total number of bytes. If there is expected content, compares every
+/// byte with it.
 ///
 /// # Errors
 /// Fails if a socket fails, or if nothing arrives for [`crate::netns::STALLED`]. Fails with

@@ -321,8 +321,8 @@ const LOOK_SOON: Duration = Duration::from_millis(1);
 const STARTED_BYTES: u64 = 4 << 20;
 /// Number of requests or datagrams after which a connection counts as running at full speed.
 const STARTED_UNITS: u64 = 1000;
-/// Multiple of the default warm-up time after which the measurement starts in any case, even if the connection has not
-/// reached its full speed.
+/// Multiple of the warm-up time after which the measurement starts in any case, even if the connection has not reached
+/// its full speed.
 const WARM_UPS_MAX: u32 = 4;
 /// Total length of the IP and UDP headers in bytes, for IPv4 and IPv6.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

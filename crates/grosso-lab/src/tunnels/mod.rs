@@ -148,7 +148,8 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// Creates an experiment with every tunnel that the device supports, and with two tunnels to compare with.
+    /// Creates an experiment with every tunnel that the device supports, and with VXLAN tunnels to compare with: two of
+    /// Grosso's and, over IPv4, the kernel's.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -226,7 +227,7 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// Returns whether the setting may be skipped: the kernel may not support its own tunnel.
+    /// Returns whether the setting may be skipped: only the kernel's tunnel may, if the kernel does not support it.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }

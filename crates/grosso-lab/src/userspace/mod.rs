@@ -355,7 +355,7 @@ impl Port for UserSender {
     }
 }
 
-/// First sequence number of the content, which soon wraps around.
+/// First sequence number of the content, close to wrapping around.
 const FIRST: u32 = 0xfff0_0000;
 /// Minimum timeout (RFC 6298 section 2.4), not including the round-trip time.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -97,7 +97,8 @@ impl Version {
     }
 }
 
-/// Returns the fragments of a datagram in random order. Some are repeated, and some have changed bytes or offsets.
+/// Returns the fragments of a datagram in order, reversed or shuffled. In two of three cases, up to three fragments are
+/// added: repeated ones, and ones with other offsets, changed bytes, no data or the opposite MF flag.
 pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<Piece> {
     let len = data.len();
     let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;

@@ -9,7 +9,7 @@ use crate::fragments::{Piece, Version};
 /// Result of pushing a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The fragment is held until its datagram is complete.
+    /// The fragment is held and waits for the rest of its datagram.
     Held,
     /// The fragment is ignored.
     Duplicate,

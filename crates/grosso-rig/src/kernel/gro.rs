@@ -23,7 +23,7 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 pub const FRAMES_MAX: usize = 63;
 /// Number of times that [`GroOracle::coalesce`] writes a vector.
 const REPEATS: usize = 3;
-/// Maximum number of attempts to write a vector within one jiffy. A few percent of the vectors fail, most of them on a
+/// Maximum number of attempts to write a vector within one jiffy. A few percent of the attempts fail, most of them on a
 /// host whose CPUs are all busy.
 const JIFFIES_MAX: usize = 500;
 /// Size of the oracle's receive buffer in bytes: enough for many vectors of jumbo frames.
