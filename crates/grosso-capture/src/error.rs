@@ -36,7 +36,7 @@ pub enum CaptureError {
         place: FilePart,
         /// Full length of the incomplete part in bytes.
         needs: u64,
-        /// Number of bytes of the incomplete part that the file contains.
+        /// Number of bytes that the file contains of the incomplete part.
         there: u64,
         /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,

@@ -30,8 +30,8 @@ pub struct PacketMeta {
     pub interface: u32,
     /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
-    /// `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
-    /// `offload` is present, it takes precedence over bits 9 to 11.
+    /// `epb_flags` word as stored. The bits for the length of a frame check sequence are cleared if the data does not
+    /// contain it. If `offload` is present, it takes precedence over bits 9 to 11.
     pub flags: Option<u32>,
     /// Offload state, or `None` if it was not recorded.
     pub offload: Option<Offload>,

@@ -240,7 +240,7 @@ impl Descriptor {
     }
 }
 
-/// Reserved part of the memory for windows.
+/// Part of the window memory that is reserved for one decoder.
 #[derive(Debug, Default)]
 struct WindowMemory {
     bytes: u64,

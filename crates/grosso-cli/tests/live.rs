@@ -51,7 +51,7 @@ impl Lab {
         let mut server = self.command(1, "iperf3 -s -1").spawn().unwrap();
         let line = format!("tcpdump -i v0 -B 65536 -U -w {}", path.display());
         let mut tcpdump = self.command(0, &line).spawn().unwrap();
-        // The file header is written once the capture runs.
+        // The file header is written as soon as the capture is running.
         while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) < 24 {
             assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
             std::thread::yield_now();

@@ -198,7 +198,7 @@ fn label_frame(content: &[u8]) -> Vec<u8> {
     joined(&[&ipv4(4, &[])[..12], &[0x88, 0x47], &labels(content)])
 }
 
-/// An associated channel, a truncated label stack, and IP after labels are not frames.
+/// Tests that an associated channel, a truncated label stack and an IP packet after labels are not read as frames.
 #[test]
 fn other_contents_of_labels_stay() {
     let frames = [

@@ -35,7 +35,7 @@ type Ports = (u16, u16);
 /// Packets and bytes of one direction of a connection.
 type Counted = BTreeMap<Ports, (u64, u64)>;
 
-/// A sender with its offloads on, and a device on which monitors receive the packets on the wire.
+/// Test setup: a sender with its offloads on, and a device on which monitors receive the wire packets.
 struct Watched {
     chain: Chain,
     bench: Bench,

@@ -7,11 +7,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
-    /// Every packet is delivered.
+    /// No packet is lost.
     Lost,
-    /// Every delivered packet was in the input.
+    /// No packet is added.
     Added,
-    /// Every packet is delivered unchanged.
+    /// No packet is changed.
     Changed,
     /// Packets of the same flow are not reordered.
     Order,

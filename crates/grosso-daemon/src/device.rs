@@ -70,7 +70,7 @@ pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::
     }
 }
 
-/// Returns the failure of `command` if the process lacks one of the capabilities `needed` for `what`.
+/// Creates the failure with which `command` ends if the process lacks one of the capabilities `needed` for `what`.
 pub fn forbidden(command: &str, what: &str, needed: &[&'static str]) -> Failure {
     let message = format!("{command}: {what} needs {}", listed(needed));
     Failure::environment("environment.permission", message)

@@ -50,7 +50,7 @@ pub struct Egress {
     /// Frames that the port had no room for, oldest first. Nothing is received while frames are queued, so the queue
     /// holds at most the output of one poll, the expanded acknowledgments, and the held trains.
     backlog: VecDeque<Waiting>,
-    /// Buffers for the backlog, and one for changing frames.
+    /// Buffers for the backlog, and one in which frames are changed.
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
     pub(crate) stats: DirectionStats,
@@ -209,7 +209,8 @@ impl Egress {
         sent
     }
 
-    /// Counts whether an acknowledgment of trains could be expanded, or why not, and returns the expansion, if any.
+    /// Returns the expansion of an acknowledgment for trains, if there is one. Counts the expansion, or the reason why
+    /// there is none.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,

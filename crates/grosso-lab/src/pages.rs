@@ -31,7 +31,7 @@ use crate::netns::Layout;
 pub(crate) enum NicWire {
     /// Buffers for one packet each.
     Slots(LivePort),
-    /// Pages for several packets each.
+    /// Pages that each hold several packets.
     Pages(PagePort),
 }
 

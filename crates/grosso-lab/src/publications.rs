@@ -1,4 +1,4 @@
-//! Text for pages: the publications whose claims the lab judges, and the date and build of the page.
+//! Text for pages: a list of the publications whose claims the lab tests, and the date and build of the page.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -41,7 +41,7 @@ pub enum Answer {
         /// The cause, if it is known.
         cause: &'static str,
     },
-    /// Because of noise, no answer is possible: another set of measurements might lead to a different one.
+    /// The noise is too large for an answer: another set of measurements might contradict this one.
     Undecided {
         /// Steps that might decide the claim.
         needed: &'static str,

@@ -62,7 +62,7 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
     let mut rules = ReassemblyRules::new(mode);
-    // A buffer counts with its full size in the ring, no matter how much of it is used.
+    // The full size of a buffer in the ring is counted, no matter how much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
     let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
@@ -103,7 +103,7 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
 /// Number of flood fragments per fragment from the honest sender.
 const HONEST_EVERY: u32 = 100;
 
-/// A buffer that contains its bytes, so it needs no allocation.
+/// A buffer that stores its bytes inline, so it needs no allocation.
 struct Inline {
     bytes: [u8; 192],
     len: usize,

@@ -132,7 +132,7 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
 
 /// Returns the threads of a process, ordered by ID.
 ///
-/// A listing ends early when the thread at its current position ends, so it is repeated until it adds no thread.
+/// A listing stops early if the thread at its current position ends, so it is repeated until no new threads appear.
 ///
 /// # Errors
 ///

@@ -55,8 +55,8 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the offset of every byte after the fixed IP header `ip` that determines its [`Ends`], except
-    /// the bytes that determine the types and lengths of extension headers.
+    /// Calls `decide` with the offset of each byte that affects the [`Ends`] of `packet` and comes after the fixed IP
+    /// header `ip`. Bytes that give the types and lengths of extension headers are excluded.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind == Kind::Ipv4 {
             for option in ipv4_options(packet, ip) {

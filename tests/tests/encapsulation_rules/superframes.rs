@@ -332,7 +332,7 @@ fn big_superframes_go_where_lengths_may_be_open() {
     }
 }
 
-/// Tests that fixed identifications are numbered by IP level, and encapsulation adds one level.
+/// Tests that the IP levels with a fixed identification move inward by one when encapsulation adds a level.
 #[test]
 fn b50_levels_of_identification_move_down() {
     let packet = Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(3000);

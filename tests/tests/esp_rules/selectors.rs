@@ -54,7 +54,7 @@ fn a_packet_of_other_addresses_is_refused_in_every_mode() {
                 });
                 assert_eq!(found, expected, "{recipe:?} {destination:?}");
                 assert_eq!(decryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
-                // An association that carries all addresses accepts the packet.
+                // An association for all addresses accepts the packet.
                 assert!(decrypt(&mut all.decryptor(0), &wire).is_ok());
             }
         }

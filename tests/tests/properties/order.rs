@@ -93,8 +93,8 @@ const TCP_ODDS: &[(&str, Odd)] = &[
     }),
     ("authentication header", |p, t| {
         let inside = Packet::new().tcp(|h| h.sequence(t.sequence)).payload_len(LEN).build();
-        // The authentication header has: next header TCP, 4 + 2 words, reserved, SPI, sequence number, and 12 bytes of
-        // ICV.
+        // Fields of the authentication header: next header TCP, 4 + 2 words, reserved, SPI, sequence number, and a
+        // 12-byte ICV.
         let header = [&[6, 4, 0, 0][..], &[0, 0, 0, 7], &[0, 0, 0, 9], &[0xee; 12]].concat();
         ip_with(p, t, |ip| ip.protocol(51), |ip| ip.next_header(51))
             .payload(&[header, inside].concat())

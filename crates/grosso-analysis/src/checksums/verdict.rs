@@ -35,7 +35,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name in text reports.
+    /// Returns the name that text reports show.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",

@@ -206,7 +206,7 @@ impl Judge {
         // check sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
-            && behind >= TRAILER_BYTES_MAX
+            && behind >= FOREIGN_BYTES_MIN
             && (is_seeded(packet.data, stack)
                 || checksums::is_seeded_to_the_end(packet.data, stack))
             && strides::find(sight).is_none()
@@ -352,7 +352,7 @@ pub struct Finish {
     pub left: Option<&'static str>,
 }
 
-/// Returns the judgment on a frame that the capture records as a superframe.
+/// Classifies a frame that the capture records as a superframe.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
     let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
@@ -397,5 +397,5 @@ pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// Reason for not completing a checksum: the packet is truncated in the capture.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Minimum number of bytes after a packet that are too many for padding or a trailer.
-const TRAILER_BYTES_MAX: usize = 64;
+/// Minimum number of bytes after a packet that cannot be padding or a trailer, because these are shorter.
+const FOREIGN_BYTES_MIN: usize = 64;

@@ -112,7 +112,7 @@ fn differs(one: &Share, other: &Share, key: &str) -> Failure {
 enum Rule {
     /// The values must be equal.
     Same,
-    /// Numbers are summed, lists are concatenated, and object members are added by name, except times.
+    /// Numbers other than times are summed, lists are concatenated, and the members of objects are added by name.
     Added,
     /// The earlier time is kept.
     Earliest,

@@ -118,7 +118,7 @@ pub struct Verdicts {
     pub zero_udp: u64,
     pub bad: u64,
     pub unverifiable: u64,
-    /// Packets of which only the IP headers were verified.
+    /// Packets for which only the IP headers were verified.
     pub not_verified: u64,
 }
 

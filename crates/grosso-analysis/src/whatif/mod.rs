@@ -49,8 +49,8 @@ pub struct Whatif {
     pub bounds: Bounds,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Number of threads that replay the capture, in addition to the thread that reads it. With 1, no thread is
-    /// started.
+    /// Number of threads that replay the capture, besides the thread that reads it. With 1,
+    /// the reading thread also replays, and no other thread is started.
     pub jobs: u16,
     /// File for an HTML page with plots.
     pub html: Option<PathBuf>,

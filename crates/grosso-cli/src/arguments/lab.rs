@@ -492,7 +492,7 @@ pub(crate) enum LabSenders {
 /// Place where the checksums of received packets are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// The NIC: packets arrive verified.
+    /// The NIC, which has verified the checksums of arriving packets.
     Nic,
     /// The receiver: Grosso, or the kernel in measurements without Grosso.
     Receiver,

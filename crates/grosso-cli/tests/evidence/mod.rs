@@ -183,7 +183,7 @@ fn a1_the_user_s_mss_overrides_the_syn() {
                 assert_is_the_wire(&line, &frames(&bench.get("out.pcap")), &wire);
             }
         }
-        // If the user gives no size, the identifications decide. IPv6 has none, so the size can only be guessed.
+        // If the user gives no size, it is derived from the IP IDs. IPv6 has none, so the size can only be guessed.
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
         if family == IPV4 || run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);

@@ -1,4 +1,5 @@
-//! Tests tunnels with complete checksums on the wire, with relevant outer checksums, and on non-standard ports.
+//! Tests tunnels with complete checksums on the wire, with outer checksums that serve as evidence, and on non-standard
+//! ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 

@@ -63,7 +63,7 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let uri = format!("unix:{}", path("way").display());
     let mut to = command(1);
     let to = Running::spawn(place.host.host(to.args(["-incoming", &uri]))?);
-    // QEMU answers once it listens for the other instance.
+    // QEMU answers as soon as it is listening for the other instance.
     network::until(|| Monitor::connect(&path(MONITORS[1])).is_ok());
     let moved = under_streams(place, || Monitor::connect(&path(MONITORS[0]))?.migrate(&uri));
     drop(from);

@@ -79,8 +79,8 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
     merged.check(&bench, &mut recipe.random());
 }
 
-/// Tests the superframes that Grosso's own tunnels pass to their device, as `tcpdump` captures them: a UDP datagram
-/// with several tunnel headers, each followed by a packet, but no recorded segment size.
+/// Tests the superframes that Grosso's own tunnels pass to their device, as `tcpdump` captures them. Each
+/// is a UDP datagram with several tunnel headers, each followed by a packet. No segment size is recorded.
 #[test]
 fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {

@@ -40,7 +40,7 @@ pub(crate) enum Must {
 }
 
 impl Twins {
-    /// Returns the captures without the SYNs, like captures that started later.
+    /// Returns the captures without the SYNs, as if they had been started later.
     pub(crate) fn without_syns(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()

@@ -48,7 +48,7 @@ pub(super) enum RecordState {
 }
 
 impl SequenceRecorder {
-    /// Creates a recorder that writes in the calling thread, which must be allowed to wait for the disk.
+    /// Creates a recorder that writes in the calling thread. This thread blocks while the disk is busy.
     ///
     /// # Errors
     /// Returns errors from the file system.

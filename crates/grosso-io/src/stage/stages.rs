@@ -24,7 +24,7 @@ macro_rules! of_either {
 }
 
 impl<P: Port> Stages<P> {
-    /// Wraps a port in the stages. On Linux, ESP keys are locked in memory.
+    /// Wraps a port in the stages that the options request. On Linux, ESP keys are locked in memory.
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::InvalidInput`] if the options contradict each other, or any error from `mlock(2)`.

@@ -44,7 +44,7 @@ pub struct AckRow {
     pub reads_a_second: Spread,
     /// Read calls by the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets per frame between the data path and the host that uses it as its NIC.
+    /// Number of data packets per frame that the data path exchanges with its host.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

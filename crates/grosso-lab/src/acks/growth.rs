@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::model::{Acknowledgment, Counting, Sender};
 
 /// Growth of a sender's window if the receiver acknowledges every second segment and a stage in between replaces
-/// several acknowledgments by the last one.
+/// several acknowledgments with the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Growth {

@@ -361,7 +361,7 @@ const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 /// Capacity of the wire in bytes: large enough for the same delay.
 const UNDER_WAY_BYTES: usize = 16 << 20;
-/// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
+/// Size of a transfer on the LAN, as a multiple of the transfers with longer round-trip times.
 const LAN_TRANSFERS: u64 = 8;
 /// Default mitigation time of the 82599, also used as the hold time of trains at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);

@@ -165,7 +165,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// Judges the claim that acknowledgments overtake data if they bypass the coalescer, but not if they pass through it.
+/// Tests the claim that acknowledgments overtake data if they bypass the coalescer, but not if they pass through it.
 fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdict> {
     let past = Evidence::exact(past_it as f64, Bound::AtLeast(1.0));
     let through = Evidence::exact(through_it as f64, Bound::Under(1.0));

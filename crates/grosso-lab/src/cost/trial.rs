@@ -52,7 +52,7 @@ impl CostRun {
     }
 }
 
-/// Packets that a data path forwarded, and the time that its thread needed.
+/// Packets that a data path forwarded, and the time that its thread took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathRun {

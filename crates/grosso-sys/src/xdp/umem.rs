@@ -1,4 +1,4 @@
-//! The packet memory that AF_XDP shares with the kernel, in chunks of one size.
+//! Packet memory that the kernel and the program share through AF_XDP. It is divided into chunks of equal size.
 //!
 //! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free chunks, in a
 //! [`Frame`], or with the kernel. It changes owner only here and in the socket:

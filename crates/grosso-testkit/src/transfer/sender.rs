@@ -254,7 +254,7 @@ const ISN: u32 = 100_000;
 const RECEIVER_ISN: u32 = 900_000;
 /// Initial maximum number of packets in flight.
 const ALLOWANCE_START: usize = 10;
-/// Shortest pause of an application that pauses, in nanoseconds.
+/// Minimum length of a pause by the application, in nanoseconds.
 const PAUSE_NS: u64 = 30_000_000;
 /// Number of consecutive timeouts after which the sender gives up.
 const TIMEOUTS_MAX: u32 = 6;

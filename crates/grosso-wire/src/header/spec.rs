@@ -30,7 +30,7 @@ pub struct HeaderSpec {
     pub layouts: Layouts,
     /// Bytes after the fixed part: options, or data that the header's specification does not divide into fields.
     pub tail: Tail,
-    /// Bits that determine which headers follow, apart from payload lengths.
+    /// Bits that determine which headers follow. Payload lengths are not included.
     pub structure: Structure,
     /// Segmentation feature that a device needs for superframes with this header.
     pub segmentation: Segmentation,

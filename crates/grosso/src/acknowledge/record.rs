@@ -163,7 +163,7 @@ impl Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records(Vec<Record>);
 
-/// Error: the maximum number of records is stored.
+/// Error: the maximum number of records has been reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

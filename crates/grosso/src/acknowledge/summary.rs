@@ -93,7 +93,7 @@ impl Summary {
 }
 
 impl Summary {
-    /// Adds packets with payload that arrived after the packets counted so far and repeat the last acknowledgment.
+    /// Adds packets with payload that repeat the last acknowledgment. They arrived after the packets counted so far.
     /// `record` is the record of that acknowledgment, with the arrival time of the last added packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {

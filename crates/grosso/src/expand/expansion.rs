@@ -20,8 +20,8 @@ use crate::{
 /// Several acknowledgments that replace a single one.
 ///
 /// The last acknowledgment is the original packet; the others are copies of it without trailing padding. In IPv4, DF is
-/// set in each copy. Copies then need no identification of their own, which only the host could assign (RFC 6864
-/// section 4.1), and are short enough for any network (RFC 791 section 3.2).
+/// set in each copy. Only the host could assign an identification to a copy, and packets with DF need none (RFC 6864
+/// section 4.1). The copies are short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(run.len, 0);
     }
 
-    /// Compares the run with a plain list of the end positions of all packets.
+    /// Compares [`DeliveredRun`] with a plain list of the end positions of all packets.
     #[test]
     fn any_trains_and_acknowledgments_leave_what_a_list_would() {
         let mut random = 1_u64;

@@ -1,4 +1,4 @@
-//! Application of the laws: writes the headers of one packet of a train, or of the whole train as a superframe.
+//! Writes the headers of one packet of a train, or of the whole train as a superframe, as their laws determine.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{ipv4, tcp};

@@ -297,8 +297,8 @@ impl Endpoint {
     }
 
     /// Returns the name and length in bytes of each header that the tunnel adds, starting with the outermost. For a
-    /// tunnel that carries Ethernet, this includes the inner Ethernet header, because the MTU counts from the IP
-    /// header.
+    /// tunnel that carries Ethernet, this includes the inner Ethernet header, because the MTU is measured
+    /// from the IP header.
     pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };

@@ -1,4 +1,4 @@
-//! Tests that each setting the lab suggests below its tables is accepted by the program that the suggestion names.
+//! Tests the settings that the lab suggests below its tables: the named program must accept each of them.
 
 use std::{path::Path, process::Command as Program};
 

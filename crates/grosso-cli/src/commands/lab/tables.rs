@@ -61,7 +61,7 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     run_experiment(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
-/// Measures table R2.
+/// Runs the measurements for table R2.
 pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
     let processors = processors("--cpus", options.setup.processors.cpus)?;
     enter()?;

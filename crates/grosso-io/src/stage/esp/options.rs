@@ -52,7 +52,7 @@ pub struct EspOptions {
 pub enum Scarcity {
     /// At least 90 % of the numbers are used.
     Scarce,
-    /// All numbers are used, so nothing more can be sent with these keys.
+    /// All sequence numbers have been used, so nothing more can be sent with these keys.
     Exhausted,
 }
 

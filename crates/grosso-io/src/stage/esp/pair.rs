@@ -149,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Records the exact numbers, so that reserved but unused numbers can be used later.
+/// Records the last used sequence numbers, so that numbers reserved beyond them can be used later.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {

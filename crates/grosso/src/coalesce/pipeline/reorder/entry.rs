@@ -94,7 +94,7 @@ impl Span {
 pub(super) enum Standing {
     /// The packet continues the flow.
     Next,
-    /// The packet lies ahead, in the gap before the run with this index.
+    /// The packet is later than the expected one, and falls into the gap before the run with this index.
     Ahead(usize),
     /// The whole payload has already been delivered.
     Late,
