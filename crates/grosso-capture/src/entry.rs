@@ -36,7 +36,8 @@ pub struct Packet<'a> {
     /// Captured bytes, starting with the link layer. A frame check sequence of known length is removed.
     pub data: &'a [u8],
     /// Length of the packet on its link in bytes, not counting a frame check sequence if its length is known. It is
-    /// greater than the length of `data` if the snapshot length truncated the packet, and smaller only if the file is wrong.
+    /// greater than the length of `data` if the snapshot length truncated the packet, and smaller only if the file is
+    /// wrong.
     pub original_len: u32,
     /// Timestamp in nanoseconds since the epoch, rounded down, or `None` if the record has none.
     pub timestamp_ns: Option<u64>,

@@ -1,5 +1,5 @@
-//! Stages of a port, which process its packets in both directions: one for fragments and one for ESP. Their keys have the
-//! same names as in sysctl and `ip xfrm`.
+//! Stages of a port, which process its packets in both directions: one for fragments and one for ESP. Their keys have
+//! the same names as in sysctl and `ip xfrm`.
 
 use std::{
     fs::File,

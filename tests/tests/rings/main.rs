@@ -27,8 +27,7 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
 };
 
-/// Offsets of the parts of a ring, and of the buffers of its descriptors. They are the same in the file, in the guest
-/// and in the front end.
+/// Offsets of the parts of a ring and of its buffers. They are the same in the file, the guest and the front end.
 const TABLE: u64 = 0;
 const AVAILABLE: u64 = 0x8_0000;
 const USED: u64 = 0xa_0000;

@@ -8,8 +8,8 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 /// header, and the identifiers between these levels (VLAN, PPPoE session, MPLS label, GRE key, VNI, service path and
 /// index, L2TP session).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label are not part of the flow key: they may change within a flow, but
-/// its packets must still stay in order.
+/// MAC addresses, VLAN priority and the IPv6 flow label are not part of the flow key: they may change within a flow,
+/// but its packets must still stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);
 
