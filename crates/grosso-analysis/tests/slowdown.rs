@@ -385,6 +385,7 @@ fn the_hold_that_merges_alternating_flows_is_three_times_the_time_between_their_
     let hold_us = (3 * apart_ns).div_ceil(1000);
     assert_eq!(found.grosso, Some(format!("grosso bridge DEV tap:NAME --hold {hold_us}us")));
     assert!(found.linux.contains("ethtool -X DEV equal N"), "{}", found.linux);
+    assert!(found.linux.contains(&format!("gro_flush_timeout {hold_us}000 ")), "{}", found.linux);
 }
 
 /// Tests that one round trip that seems short does not hide a small window. It seems short because an acknowledgment

@@ -1,5 +1,7 @@
 //! Causes that slow down a connection, their evidence, and their remedies.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -191,8 +193,8 @@ impl Cause {
         }
     }
 
-    /// Returns the Linux settings that remove the cause or reveal where it originates.
-    pub const fn linux(self) -> &'static str {
+    /// Returns the Linux settings that remove the cause or reveal where it originates, without measured values.
+    const fn linux(self) -> &'static str {
         match self {
             Self::BlackHole => {
                 "let ICMP \"too big\" pass; sysctl -w net.ipv4.tcp_mtu_probing=1 on the sender"
@@ -238,7 +240,7 @@ impl Cause {
             Self::PushOnEveryPacket => "use larger writes on the sender, or MSG_MORE or TCP_CORK",
             Self::AlternatingFlows => {
                 "ethtool -L DEV combined N and ethtool -X DEV equal N; ethtool -N DEV \
-                 rx-flow-hash tcp4 sdfn; gro_flush_timeout 50000 with napi_defer_hard_irqs 2"
+                 rx-flow-hash tcp4 sdfn"
             }
             Self::TinySegments => "remove TCP_NODELAY on the sender, or set TCP_CORK",
             Self::SteppingTimestamps => {
@@ -254,6 +256,19 @@ impl Cause {
 }
 
 impl Finding {
+    /// Returns the Linux settings that remove the cause or reveal where it originates.
+    pub fn linux(&self) -> Cow<'static, str> {
+        let settings = self.cause.linux();
+        match (self.cause, self.time_ns) {
+            (Cause::AlternatingFlows, Some(apart_ns)) => {
+                let hold_us = hold_us(apart_ns);
+                format!("{settings}; gro_flush_timeout {hold_us}000 with napi_defer_hard_irqs 2")
+                    .into()
+            }
+            _ => settings.into(),
+        }
+    }
+
     /// Returns the Grosso command that helps, if any. Resequencing helps if the latest packet arrives within the
     /// maximum time to wait for a hole. Packets of alternating flows merge if a train is held until more packets of its
     /// flow arrive.
@@ -264,16 +279,18 @@ impl Finding {
                 format!("--reorder holes:{}us", late_ns.div_ceil(1000))
             }
             (Cause::AcksStretched, _) => "--expand-acks".into(),
-            (Cause::AlternatingFlows, Some(apart_ns)) => {
-                let hold_ns = apart_ns.saturating_mul(HELD_GAPS).min(HOLD_NS_MAX);
-                format!("--hold {}us", hold_ns.div_ceil(1000))
-            }
+            (Cause::AlternatingFlows, Some(apart_ns)) => format!("--hold {}us", hold_us(apart_ns)),
             (Cause::PushOnEveryPacket, _) => "--profile freebsd --terminates".into(),
             (Cause::SteppingTimestamps, _) => "--profile inet-lro --terminates".into(),
             _ => return None,
         };
         Some(format!("grosso bridge DEV tap:NAME {options}"))
     }
+}
+
+/// Returns the hold time, in microseconds, that merges packets of a flow with a mean distance of `apart_ns`.
+fn hold_us(apart_ns: u64) -> u64 {
+    apart_ns.saturating_mul(HELD_GAPS).min(HOLD_NS_MAX).div_ceil(1000)
 }
 
 /// Maximum delay, in nanoseconds, of a late packet that still arrives in the same poll of a device.

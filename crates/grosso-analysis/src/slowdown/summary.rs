@@ -1,6 +1,6 @@
 //! Summarizes the causes found in all directions.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct Slow {
     #[serde(flatten)]
     pub finding: Finding,
     /// Linux settings that remove the cause or reveal where it originates.
-    pub linux: &'static str,
+    pub linux: Cow<'static, str>,
     /// Grosso command that helps, if any.
     pub grosso: Option<String>,
 }
@@ -102,7 +102,7 @@ impl Totals {
             Slow {
                 directions: total.directions,
                 flow: flow.to_string(),
-                linux: finding.cause.linux(),
+                linux: finding.linux(),
                 grosso: finding.grosso(),
                 finding,
             }
