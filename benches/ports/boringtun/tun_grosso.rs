@@ -4,11 +4,15 @@
 //! packets of a superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
-use grosso_tun::{Batch, Queues, Trust, Tun, TunOptions, TunReceiver, TunSender};
+use grosso_tun::{Batch, Queues, Room, Trust, Tun, TunOptions, TunReceiver, TunSender};
 use parking_lot::Mutex;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::io::{AsRawFd, RawFd};
+
+/// Maximum number of packets that share a buffer.
+const PACKETS_MAX: usize = 64;
 
 pub struct TunSocket {
     fd: RawFd,
@@ -19,11 +23,12 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Packets of superframes, back to back.
-    bytes: Vec<u8>,
-    /// End offset of each packet.
-    ends: Vec<usize>,
+    /// Buffers with received packets.
+    buffers: Vec<Vec<u8>>,
+    /// Index of the buffer and range of bytes of each packet.
+    packets: Vec<(usize, Range<usize>)>,
     next: usize,
+    spares: Vec<Vec<u8>>,
 }
 
 struct Writer {
@@ -54,9 +59,10 @@ impl TunSocket {
             writer: Mutex::new(Writer { tun: sender, batch: Batch::new() }),
             reader: Mutex::new(Reader {
                 tun: receiver,
-                bytes: Vec::new(),
-                ends: Vec::new(),
+                buffers: Vec::new(),
+                packets: Vec::new(),
                 next: 0,
+                spares: Vec::new(),
             }),
         })
     }
@@ -95,7 +101,7 @@ impl TunSocket {
     /// Returns whether this device holds received packets that polling the descriptor would not reveal.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
-        reader.next < reader.ends.len()
+        reader.next < reader.packets.len()
     }
 
     pub fn read<'a>(&self, dst: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
@@ -105,25 +111,32 @@ impl TunSocket {
 
 impl Reader {
     fn read<'a>(&mut self, dst: &'a mut [u8]) -> io::Result<&'a mut [u8]> {
-        if self.next == self.ends.len() {
+        if self.next == self.packets.len() {
             self.fill()?;
         }
-        let end = *self.ends.get(self.next).ok_or(io::ErrorKind::WouldBlock)?;
-        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let (buffer, range) = self.packets.get(self.next).ok_or(io::ErrorKind::WouldBlock)?;
         self.next += 1;
-        let len = (end - start).min(dst.len());
-        dst[..len].copy_from_slice(&self.bytes[start..start + len]);
+        let packet = &self.buffers[*buffer][range.clone()];
+        let len = packet.len().min(dst.len());
+        dst[..len].copy_from_slice(&packet[..len]);
         Ok(&mut dst[..len])
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let Self { tun, bytes, ends, next } = self;
-        bytes.clear();
-        ends.clear();
+        let Self { tun, buffers, packets, next, spares } = self;
+        spares.append(buffers);
+        packets.clear();
         *next = 0;
-        tun.try_recv(|packet, _| {
-            bytes.extend_from_slice(packet);
-            ends.push(bytes.len());
+        // Packets of a superframe share a buffer.
+        let room = Room::new(0, 0).packets(PACKETS_MAX);
+        let make = |bytes: usize| {
+            let mut buffer = spares.pop().unwrap_or_default();
+            buffer.resize(bytes.max(buffer.len()), 0);
+            buffer
+        };
+        tun.try_recv_into(&room, make, |filled| {
+            packets.extend(filled.packets().map(|range| (buffers.len(), range)));
+            buffers.push(filled.buffer);
         })?;
         Ok(())
     }
