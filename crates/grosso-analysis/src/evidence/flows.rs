@@ -38,7 +38,7 @@ pub(super) struct Flow {
     /// MSS announced by the sender: the largest segment that it accepts, which also suggests its MTU.
     pub(super) announced: Option<u16>,
     first: Era,
-    /// Later eras, in each of which the segment size differs; at most [`ERAS_MAX`].
+    /// Later eras. The segment size changes at the start of each. At most [`ERAS_MAX`] are stored.
     later: Vec<Era>,
     last: Option<Last>,
     /// Sequence number after the last data byte so far.
