@@ -351,18 +351,60 @@ mod tests {
     #[test]
     fn columns_of_the_source_are_beside_each_other() {
         let experiment = Offload::lro(Plan::default()).unwrap();
-        let with = |posted: f64| {
-            judged(&experiment, |_, row| match row.name.as_str() {
-                "as posted 2007" => posted,
+        let with = |name: &str, short: f64, mixed: f64| {
+            judged(&experiment, |group, row| match row.name.as_str() {
+                judged if judged == name && group.title.contains("1500 to 9000") => mixed,
+                judged if judged == name => short,
                 "none" | "none, copied" => 0.5,
                 _ => 2.0,
             })
         };
-        let claim = "MTU 1500 to 9000: inet_lro as posted is slower";
-        for (posted, answer) in [(1.7, "reproduced"), (2.1, "not reproduced")] {
-            let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
-            assert_eq!(found.1, answer, "{posted}");
+        // A slower row is a slower MTU only if the row is faster at MTU 1500.
+        let posted = "as posted 2007";
+        for (name, short, mixed, claim, answer) in [
+            (posted, 2.0, 1.7, "MTU 1500 to 9000: inet_lro as posted is slower", "reproduced"),
+            (posted, 1.7, 1.8, "MTU 1500 to 9000: inet_lro as posted is slower", "not reproduced"),
+            (
+                posted,
+                1.7,
+                1.5,
+                "inet_lro as posted is as fast as the driver's LRO",
+                "not reproduced",
+            ),
+            (posted, 2.1, 1.5, "inet_lro as posted is as fast as the driver's LRO", "reproduced"),
+            (
+                "myri10ge",
+                2.0,
+                2.1,
+                "MTU 1500 to 9000: the driver's own LRO is as fast",
+                "reproduced",
+            ),
+            (
+                "myri10ge",
+                2.0,
+                1.5,
+                "MTU 1500 to 9000: the driver's own LRO is as fast",
+                "not reproduced",
+            ),
+        ] {
+            let found = with(name, short, mixed).into_iter().find(|(judged, _)| *judged == claim);
+            assert_eq!(found.unwrap().1, answer, "{claim}: {short} {mixed}");
         }
+    }
+
+    /// Tests that the profiles of the original code end a train of large packets before it is full.
+    #[test]
+    fn trains_of_the_source_leave_room_for_a_packet_of_the_receivers_mtu() {
+        let experiment = Offload::lro(Plan::default()).unwrap();
+        let long = experiment.groups.iter().find(|group| group.title.contains("at MTU 9000"));
+        let limit = |name: &str| {
+            let row = long.unwrap().rows.iter().find(|row| row.name == name).unwrap();
+            let Carrier::Grosso { profile: Some(profile), .. } = &row.setting.carrier else {
+                panic!("{name}: no profile")
+            };
+            profile.limits.size_bytes
+        };
+        assert_eq!([limit("myri10ge"), limit("inet_lro")], [65522 - 9000, 65536 - 9000]);
     }
 
     #[test]

@@ -352,7 +352,7 @@ const CLAIMS: [Claim; 13] = [
         cause: "an expanded acknowledgment covers two packets, like an ordinary one, so a sender that counts \
                 acknowledgments counts as many as without merging",
         ..Claim::new(
-            "ACK counting: expanded ACKs do not help",
+            "ACK counting: expanded ACKs do not restore the speed",
             Receiver,
             (Expanded, One),
             (Off, One),

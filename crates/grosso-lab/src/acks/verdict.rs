@@ -149,7 +149,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
-        "a window of 100 KB fitted into a CPU cache in 2011; on this machine, a larger window is better",
+        "on this machine, a larger window is better; in 2011, a window of 100 KB may have fitted into a CPU cache",
     );
     let speeds = format!("{} Gb/s; with {window}, {} Gb/s", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
@@ -289,7 +289,7 @@ mod tests {
         for cure in [
             "L = 2: unmerged pure ACKs restore the speed",
             "L = 2: expanded ACKs restore the speed",
-            "ACK counting: expanded ACKs do not help",
+            "ACK counting: expanded ACKs do not restore the speed",
         ] {
             assert!(matches!(answer(cure), Answer::Undecided { .. }), "{cure}");
         }
