@@ -259,10 +259,10 @@ mod night {
         let report = run.json();
         let groups = report["groups"].as_array().unwrap();
         let places: Vec<_> = groups.iter().map(|group| group["place"].as_str().unwrap()).collect();
-        assert_eq!(places, ["host", "guests", "tunnel"]);
+        assert_eq!(places, ["host", "guests", "tunnel", "receive_buffers"]);
         let rows = || groups.iter().flat_map(|group| group["rows"].as_array().unwrap());
         // Without passt or the kernel's VXLAN, the table has fewer rows.
-        assert!((6..=8).contains(&rows().count()), "{report}");
+        assert!((10..=12).contains(&rows().count()), "{report}");
         for row in rows().filter(|row| row["runs"][0]["is_reset"] != true) {
             assert!(row["verified_bytes"].as_u64().unwrap() > 8 << 20, "{row}");
             for way in ["to_guest", "from_guest"] {
@@ -270,6 +270,10 @@ mod night {
                 let path = row[way]["path_s_per_gb"]["median"].as_f64().unwrap();
                 assert_eq!(path > 0.0, row["carrier"] != "qemu", "{row}");
             }
+        }
+        for row in groups[3]["rows"].as_array().unwrap() {
+            let counted = row["to_guest"]["guest_instructions_per_kb"]["median"].as_f64();
+            assert!((100.0..100_000.0).contains(&counted.unwrap()), "{row}");
         }
         let page = String::from_utf8(bench.get("page.html")).unwrap();
         assert!(page.contains("lab vm --runs 1"), "how to repeat it");

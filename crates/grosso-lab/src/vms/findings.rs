@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{VmCarrier, VmPlace, VmRun, VmSetting, VmStream};
 use crate::{
     experiment::Series,
+    publications::{PAGES_OVER_BUFFERS, nic},
     statistics::{Spread, ratio},
     verdict::{Bound, Evidence, Unit, Verdict},
 };
@@ -54,6 +55,8 @@ pub struct VmFigures {
     pub path_s_per_gb: Spread,
     /// CPU-seconds per gigabyte for the emulated VMs.
     pub machine_s_per_gb: Spread,
+    /// Instructions that the guest executes per kilobyte (1000 bytes), if QEMU counted them.
+    pub guest_instructions_per_kb: Spread,
 }
 
 impl VmFindings {
@@ -78,9 +81,23 @@ impl VmFindings {
     /// Returns the verdicts on the figures. If there are no VMs, each verdict says what a test of its claim would need.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
-            return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();
+            let claims = CLAIMS.map(|(_, claim, _)| claim).into_iter().chain([BUFFERS]);
+            return claims.map(|claim| Verdict::not_here(claim, NEEDED)).collect();
         }
-        CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
+        let places = CLAIMS.iter().filter_map(|claim| self.judge_place(*claim));
+        places.chain(self.judge_buffers()).collect()
+    }
+
+    /// Judges the publication's claim that packet buffers are slower than pages.
+    fn judge_buffers(&self) -> Option<Verdict> {
+        let counted = |carrier| {
+            let row = self.row(VmPlace::ReceiveBuffers, carrier)?;
+            Some(row.to_guest.guest_instructions_per_kb)
+        };
+        let [buffers, pages] = [counted(VmCarrier::PacketBuffers)?, counted(VmCarrier::Pages)?];
+        let evidence = Evidence::ratio(&buffers, &pages, Bound::AtLeast(1.0));
+        let verdict = evidence.verdict(BUFFERS, Unit::Times, BUILT_AROUND);
+        Some(verdict.beside(nic(PAGES_OVER_BUFFERS)))
     }
 
     /// Judges whether Grosso transfers a guest's streams in both directions at least as fast as QEMU and the kernel.
@@ -116,6 +133,7 @@ impl VmFigures {
             megabits_a_second: over(VmStream::megabits_a_second),
             path_s_per_gb: over(|stream| stream.path_cpu_seconds / stream.gigabytes()),
             machine_s_per_gb: over(|stream| stream.machine_cpu_seconds / stream.gigabytes()),
+            guest_instructions_per_kb: over(VmStream::instructions_per_kb),
         }
     }
 }
@@ -130,6 +148,12 @@ impl VmStream {
     fn gigabytes(&self) -> f64 {
         self.called.bytes as f64 * 1e-9
     }
+
+    /// Returns NaN if the instructions were not counted.
+    fn instructions_per_kb(&self) -> f64 {
+        let counted = self.guest_instructions.map(|counted| counted as f64);
+        counted.unwrap_or(f64::NAN) * 1e-6 / self.gigabytes()
+    }
 }
 
 /// A claim about the streams with one kind of peer, and the cause to report if the claim does not hold.
@@ -140,6 +164,10 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
+const BUFFERS: &str = "a guest needs more work for packet buffers";
+/// Cause to report if packet buffers need no more work than pages.
+const BUILT_AROUND: &str = "\
+today's drivers build a packet around either kind of buffer without a copy, and GRO merges both by reference";
 /// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.95;
 /// Cause to report for streams between guests. On busy CPUs, the speed of 300 ms streams between the same two guests

@@ -8,6 +8,9 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
+//! The last group of settings compares the buffers into which a guest's driver receives: packet buffers and pages, as
+//! in table R1. QEMU counts the instructions of these guests.
+//!
 //! VMs are emulated (TCG), so they do not need `/dev/kvm`, but they boot slowly. In the guest, this program serves
 //! streams like `grosso lab sink`, and the host or another guest connects to it.
 
@@ -63,6 +66,8 @@ pub enum VmPlace {
     Guests,
     /// A host behind a VXLAN tunnel.
     Tunnel,
+    /// The host, with guests that differ in their receive buffers. QEMU counts the instructions of these guests.
+    ReceiveBuffers,
 }
 
 impl fmt::Display for VmPlace {
@@ -71,6 +76,9 @@ impl fmt::Display for VmPlace {
             Self::Host => "A guest and its host",
             Self::Guests => "Two guests; streams to and from the second guest",
             Self::Tunnel => "A guest and a host, connected by a VXLAN tunnel",
+            Self::ReceiveBuffers => {
+                "Receive buffers of a guest, compared by instructions of the guest"
+            }
         })
     }
 }
@@ -87,6 +95,15 @@ pub enum VmCarrier {
     Qemu,
     /// passt, which terminates the guest's connections and opens sockets on the host for them.
     Passt,
+    /// vhost-user to a guest that receives each packet into a packet buffer (`mrg_rxbuf=off`, no superframes).
+    PacketBuffers,
+    /// vhost-user to a guest that receives each packet into part of a page (`mrg_rxbuf=on`, no superframes).
+    Pages,
+    /// vhost-user to a guest that receives each superframe into a chain of pages for the longest superframe
+    /// (`mrg_rxbuf=off`).
+    SuperframeChains,
+    /// vhost-user to a guest that receives each superframe into as many pages as it fills (`mrg_rxbuf=on`).
+    SuperframePages,
 }
 
 impl fmt::Display for VmCarrier {
@@ -96,6 +113,10 @@ impl fmt::Display for VmCarrier {
             Self::Stream => "unix stream",
             Self::Qemu => "QEMU's TAP",
             Self::Passt => "passt",
+            Self::PacketBuffers => "packet buffers",
+            Self::Pages => "pages",
+            Self::SuperframeChains => "superframes, chains",
+            Self::SuperframePages => "superframes, pages",
         })
     }
 }
@@ -249,12 +270,15 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
 }
 
 /// Carriers to measure for each kind of peer.
-const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
-    use VmCarrier::{Passt, Qemu, Stream, VhostUser};
+const SETTINGS: [(VmPlace, &[VmCarrier]); 4] = {
+    use VmCarrier::{
+        PacketBuffers, Pages, Passt, Qemu, Stream, SuperframeChains, SuperframePages, VhostUser,
+    };
     [
         (VmPlace::Host, &[VhostUser, Stream, Qemu, Passt]),
         (VmPlace::Guests, &[VhostUser, Qemu]),
         (VmPlace::Tunnel, &[VhostUser, Qemu]),
+        (VmPlace::ReceiveBuffers, &[PacketBuffers, Pages, SuperframeChains, SuperframePages]),
     ]
 };
 
@@ -265,7 +289,9 @@ threads of the emulated VMs, including their calls to a TAP.
 An emulated CPU is tens of times slower than a CPU of this machine, and it
 handles every packet. Backends that cost little in comparison are therefore
 equally fast. With two guests, QEMU's TAPs are ports of a kernel bridge. The
-tunnel of Grosso is compared with the kernel's VXLAN on a TAP.";
+tunnel of Grosso is compared with the kernel's VXLAN on a TAP. The instructions
+for receive buffers are those of the guest's kernel and of the program that
+receives; they do not depend on the speed of this machine.";
 
 #[cfg(test)]
 mod tests {
@@ -288,12 +314,18 @@ mod tests {
     fn measured() -> (Vms, Vec<Vec<RunsOf<Vms>>>) {
         let plan =
             Plan { parameters: VmParameters { guest: "Linux 6.1".into() }, ..Plan::default() };
-        let stream = |megabits: f64, path_cpu_seconds| VmStream {
-            called: Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
-            path_cpu_seconds,
-            machine_cpu_seconds: 1.5,
-        };
         let series = |place, carrier: &VmCarrier| {
+            let instructions_per_kb = match carrier {
+                VmCarrier::PacketBuffers => 3000.0,
+                _ => 1000.0,
+            };
+            let stream = |megabits: f64, path_cpu_seconds| VmStream {
+                called: Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
+                path_cpu_seconds,
+                machine_cpu_seconds: 1.5,
+                guest_instructions: (place == VmPlace::ReceiveBuffers)
+                    .then_some((instructions_per_kb * megabits * 125.0) as u64),
+            };
             let (to, from, cpu) = match carrier {
                 VmCarrier::VhostUser => (800.0, 200.0, 0.1),
                 _ => (400.0, 400.0, 0.0),
@@ -331,8 +363,11 @@ mod tests {
     #[test]
     fn a_direction_that_is_slower_contradicts_the_claim() {
         let report = report();
-        assert_eq!(report.verdicts.len(), 3);
-        for verdict in &report.verdicts {
+        let [places @ .., buffers] = &report.verdicts[..] else { panic!("no verdicts") };
+        assert_eq!(places.len(), 3);
+        assert!(buffers.holds(), "{buffers}");
+        assert!(buffers.to_string().contains("3.00 times"), "{buffers}");
+        for verdict in places {
             assert!(verdict.is_contradicted(), "{verdict}");
             assert_eq!(verdict.measured, "0.50 times (2.00 to the guest, 0.50 from it)");
             assert!(verdict.claim.len() <= 52, "{verdict}");
@@ -379,7 +414,7 @@ mod tests {
         assert_eq!(vms.trials(), 0);
         let report = vms.report(Vec::new()).unwrap();
         let table = report.table();
-        assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
+        assert_eq!(table.matches("cannot be shown here").count(), 4, "{table}");
         assert!(table.contains("Cannot boot VMs on this host: "), "{table}");
         assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
     }

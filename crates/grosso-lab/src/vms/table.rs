@@ -26,7 +26,10 @@ impl Findings for VmFindings {
     fn write(&self, text: &mut String) {
         for VmGroup { place, rows } in &self.groups {
             *text += &format!("\n{place}\n");
-            table::write(&COLUMNS, rows, text);
+            match place {
+                VmPlace::ReceiveBuffers => table::write(&BUFFER_COLUMNS, rows, text),
+                _ => table::write(&COLUMNS, rows, text),
+            }
         }
     }
 
@@ -47,8 +50,13 @@ impl Findings for VmFindings {
     }
 
     fn charts(&self) -> String {
-        let groups = self.groups.iter().map(|group| (group.place.to_string(), &group.rows));
-        charts(&BARS, |row| row.carrier.to_string(), groups)
+        let is_counted = |group: &&VmGroup| group.place == VmPlace::ReceiveBuffers;
+        let draw = |bars, are_counted| {
+            let groups = self.groups.iter().filter(|group| is_counted(group) == are_counted);
+            let groups = groups.map(|group| (group.place.to_string(), &group.rows));
+            charts(bars, |row: &VmRow| row.carrier.to_string(), groups)
+        };
+        draw(&BARS, false) + &draw(&BUFFER_BARS, true)
     }
 }
 
@@ -70,10 +78,12 @@ impl VmFigures {
     }
 
     fn bar(&self) -> Bar {
-        let Spread { median, .. } = self.megabits_a_second;
-        let runs = self.megabits_a_second.values().iter().copied();
-        Bar::middle("path", self.megabits_a_second, runs, whole(median))
+        bar(self.megabits_a_second)
     }
+}
+
+fn bar(figure: Spread) -> Bar {
+    Bar::middle("path", figure, figure.values().iter().copied(), whole(figure.median))
 }
 
 const COLUMNS: [Column<VmRow>; 7] = [
@@ -84,6 +94,31 @@ const COLUMNS: [Column<VmRow>; 7] = [
     Column::left(&["  from the guest", "  Mb/s"], 20, |row| format!("  {}", row.from_guest.rate())),
     Column::right(&["    CPU s/GB", "path"], 5, |row| row.from_guest.path()),
     Column::right(&["", "QEMU"], 7, |row| row.from_guest.machine()),
+];
+
+/// Columns for receive buffers. The speed of guests whose instructions are counted is not comparable with that of
+/// others, so it has no column.
+const BUFFER_COLUMNS: [Column<VmRow>; 3] = [
+    Column::left(&["", "receive buffers"], 22, |row| row.carrier.to_string()),
+    Column::left(&["instructions per KB", "to the guest"], 24, |row| {
+        row.to_guest.guest_instructions_per_kb.text(whole)
+    }),
+    Column::left(&["", "from the guest"], 24, |row| {
+        row.from_guest.guest_instructions_per_kb.text(whole)
+    }),
+];
+
+const BUFFER_BARS: [BarColumn<VmRow>; 2] = [
+    BarColumn::new(
+        "instructions per KB to the guest",
+        |row| row.to_guest.guest_instructions_per_kb.max,
+        |row| bar(row.to_guest.guest_instructions_per_kb),
+    ),
+    BarColumn::new(
+        "instructions per KB from the guest",
+        |row| row.from_guest.guest_instructions_per_kb.max,
+        |row| bar(row.from_guest.guest_instructions_per_kb),
+    ),
 ];
 
 const BARS: [BarColumn<VmRow>; 2] = [
@@ -101,7 +136,8 @@ const BARS: [BarColumn<VmRow>; 2] = [
 
 const LEGEND: &str = "\
 TCP between a VM that QEMU emulates and a network namespace on this machine, or between two such VMs. A bar is the \
-median, and each dot is one run. Emulated CPUs are slow, so compare the backends only with each other.";
+median, and each dot is one run. Emulated CPUs are slow, so compare the backends only with each other. Instructions \
+per KB are those that the guest executes for 1000 bytes.";
 
 const KNOBS: &[Knob] = &[
     Knob {

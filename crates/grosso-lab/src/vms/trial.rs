@@ -67,6 +67,9 @@ pub struct VmStream {
     pub path_cpu_seconds: f64,
     /// CPU-seconds of the emulated VMs.
     pub machine_cpu_seconds: f64,
+    /// Instructions that the guest executed, if QEMU counted them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_instructions: Option<u64>,
 }
 
 /// Prerequisites for booting VMs: an image, and a directory for the sockets.
@@ -128,11 +131,13 @@ impl Boot {
         use {VmCarrier as By, VmPlace as At};
         let networks = match setting.place {
             At::Tunnel => lay_underlay(WIRE_MTU, Family::V4)?,
-            At::Host | At::Guests => vec![engine_network()?],
+            At::Host | At::Guests | At::ReceiveBuffers => vec![engine_network()?],
         };
         let mut laid = Laid { networks, paths: Vec::new(), passt: None, template: None };
         match (setting.place, setting.carrier) {
-            (At::Host, By::VhostUser) => laid.start(scope, laid.tap()?, self.vhost(0)?)?,
+            (At::Host, By::VhostUser) | (At::ReceiveBuffers, _) => {
+                laid.start(scope, laid.tap()?, self.vhost(0)?)?;
+            }
             (At::Host, By::Stream) => {
                 let port = UnixPort::open(&UnixOptions::new(self.socket(0)))?;
                 laid.start(scope, laid.tap()?, port)?;
@@ -184,10 +189,22 @@ impl Boot {
         let socket = self.socket(number);
         let socket = socket.display();
         let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
+        let receive_buffers = match carrier {
+            VmCarrier::PacketBuffers => {
+                ",mrg_rxbuf=off,guest_tso4=off,guest_tso6=off,guest_ecn=off"
+            }
+            VmCarrier::Pages => ",guest_tso4=off,guest_tso6=off,guest_ecn=off",
+            VmCarrier::SuperframeChains => ",mrg_rxbuf=off",
+            _ => "",
+        };
         match carrier {
-            VmCarrier::VhostUser => {
+            VmCarrier::VhostUser
+            | VmCarrier::PacketBuffers
+            | VmCarrier::Pages
+            | VmCarrier::SuperframeChains
+            | VmCarrier::SuperframePages => {
                 // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user.
-                let device = format!("{device},vectors=0");
+                let device = format!("{device},vectors=0{receive_buffers}");
                 let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
                 machine.args(["-chardev", &format!("socket,id=c0,path={socket}")]);
                 machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
@@ -211,11 +228,17 @@ impl Boot {
         let network = &laid.networks[laid.networks.len() - 1];
         let addresses = match setting.place {
             VmPlace::Guests => vec![SENDER_ADDRESSES[0], RECEIVER_ADDRESSES[0]],
-            VmPlace::Host | VmPlace::Tunnel => vec![RECEIVER_ADDRESSES[0]],
+            VmPlace::Host | VmPlace::Tunnel | VmPlace::ReceiveBuffers => {
+                vec![RECEIVER_ADDRESSES[0]]
+            }
         };
         let mtu = setting.place.mtu();
         let boot = |(number, address): (usize, &IpAddr)| {
             let mut machine = self.machine(setting.carrier, number);
+            if setting.place == VmPlace::ReceiveBuffers {
+                // The guest's clock advances by 1 ns (2^0) with each instruction.
+                machine.args(["-icount", "shift=0"]);
+            }
             let mut guest = Guest::start(network.host(die_with_parent(&mut machine))?)?;
             let set_up = format!(
                 "ip link set lo up; ip link set eth0 mtu {mtu} up; ip addr add {address}/24 dev eth0"
@@ -255,12 +278,26 @@ impl Boot {
         for direction in [Direction::Transmit, Direction::Receive] {
             verified_bytes += call(&mut guests, direction, None)?.bytes;
         }
+        let counts_instructions = setting.place == VmPlace::ReceiveBuffers;
         let mut stream = |direction| {
+            let counted = counts_instructions.then(|| instructions(&mut guests[0])).transpose()?;
             let before = laid.cpu_seconds(&guests)?;
             let called = call(&mut guests, direction, Some(setting.measured))?;
             let after = laid.cpu_seconds(&guests)?;
             let [path_cpu_seconds, machine_cpu_seconds] = [0, 1].map(|i| after[i] - before[i]);
-            Ok::<_, TrialError>(VmStream { called, path_cpu_seconds, machine_cpu_seconds })
+            let guest_instructions = match counted {
+                Some([start, reading]) => {
+                    let [end, _] = instructions(&mut guests[0])?;
+                    Some(end.saturating_sub(start + reading))
+                }
+                None => None,
+            };
+            Ok::<_, TrialError>(VmStream {
+                called,
+                path_cpu_seconds,
+                machine_cpu_seconds,
+                guest_instructions,
+            })
         };
         let to_guest = stream(Direction::Transmit)?;
         let from_guest = stream(Direction::Receive)?;
@@ -338,7 +375,7 @@ impl<'scope> Laid<'scope> {
             self.networks[0].run(|| set_up(device, SENDER_ADDRESSES, Family::V4, self.mtu()))?
         };
         match place {
-            VmPlace::Host => set_up_host(&own_tap(0)),
+            VmPlace::Host | VmPlace::ReceiveBuffers => set_up_host(&own_tap(0)),
             VmPlace::Guests => {
                 self.networks[0].run(|| bridge(&[own_tap(0), own_tap(1)], WIRE_MTU))?
             }
@@ -371,9 +408,26 @@ impl VmPlace {
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnel::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
-            Self::Host | Self::Guests => WIRE_MTU,
+            Self::Host | Self::Guests | Self::ReceiveBuffers => WIRE_MTU,
         }
     }
+}
+
+/// Returns the number of instructions that a guest has executed, and the number that reading it takes. The guest's
+/// clock advances with each instruction, and with the time for which its CPU is idle.
+fn instructions(guest: &mut Guest) -> io::Result<[u64; 2]> {
+    let mut executed = || {
+        let times = guest.run("grep -E 'now at|idle_sleeptime' /proc/timer_list")?;
+        let number = |word: &str| {
+            let line = times.lines().find(|line| line.contains(word))?;
+            line.split_whitespace().find_map(|word| word.parse::<u64>().ok())
+        };
+        let counted = number("now at").zip(number("idle_sleeptime"));
+        let unknown = || io::Error::other(format!("no times in the guest's timer list: {times}"));
+        counted.map(|(now, idle)| now.saturating_sub(idle)).ok_or_else(unknown)
+    };
+    let [first, second] = [executed()?, executed()?];
+    Ok([second, second.saturating_sub(first)])
 }
 
 /// A running passt process, which is killed on drop.
