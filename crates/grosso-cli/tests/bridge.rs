@@ -10,12 +10,17 @@ use std::{
     thread,
 };
 
+use grosso_sys::{interface::Control, tun::TunBuilder};
+use grosso_testkit::Packet;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
     common::report,
-    network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until},
+    network::{
+        A, B, CHUNK, Hosts, Running, connect, exchange, name, namespaces, receive, send, skip,
+        until,
+    },
 };
 
 #[test]
@@ -116,6 +121,51 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
         assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
     }
 }
+
+/// Tests VXLAN packets whose outer checksum the device has verified (here, the kernel's GRO). The sum over the packet
+/// inside follows from it, without the tag inside, and decides which packets merge.
+#[test]
+fn sums_behind_a_verified_outer_checksum_decide_what_merges() {
+    let Some([host]) = namespaces() else { return };
+    let open = || {
+        let device = TunBuilder::tap(name("n0")).virtio_header(true).napi(true).open()?;
+        Control::new()?.set_up(device.name(), true)?;
+        Ok::<_, std::io::Error>(device)
+    };
+    let device = host.run(open).unwrap().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    command.args(["bridge", "n0", "tap:b0", "--hold", "50ms", "--json"]);
+    let bridge = Running::spawn(host.host(&mut command).unwrap());
+    until(|| host.run(|| Control::new()?.set_up(&name("b0"), true)).unwrap().is_ok());
+    let write = |number: u16, wrong: u16| {
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number)).udp(|u| u);
+        let inner = outer.vxlan(|v| v).ethernet(|e| e).vlan(|v| v).ipv4(|ip| ip.id(number));
+        let inner = inner.tcp(|tcp| tcp.sequence(1000 * u32::from(number)).checksum_xor(wrong));
+        let frame = inner.payload_len(1000).build();
+        device.write(&[&[0; 10], &frame[..]].concat()).unwrap();
+    };
+    (0..SENT).for_each(|number| write(number, 0));
+    (SENT..2 * SENT).for_each(|number| write(number, 1));
+    let counted = |summary: &Value, name: &str| {
+        summary["devices"][0]["counters"][name].as_u64().unwrap_or_default()
+    };
+    let stats = || {
+        let mut stats = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        let stats = host.host(stats.args(["stats", "--jsonl", "n0"])).unwrap().output().unwrap();
+        serde_json::from_slice::<Value>(&stats.stdout).unwrap_or_default()
+    };
+    let all = u64::from(2 * SENT);
+    until(|| stats()["rx_frames"].as_u64().is_some_and(|frames| frames >= all));
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let summary = report(&ended.stdout);
+    assert!(counted(&summary, "rx_csum_unnecessary") >= all, "{summary}");
+    assert_eq!(counted(&summary, "rx_csum_bad"), u64::from(SENT), "{summary}");
+    assert_eq!(counted(&summary, "rx_gro_wire_packets"), u64::from(SENT), "{summary}");
+}
+
+/// Number of packets with correct checksums, and of packets with a wrong one.
+const SENT: u16 = 40;
 
 /// Returns how often the first queue's thread has given up its CPU, according to the kernel.
 fn sleeps(running: &Running) -> u64 {
