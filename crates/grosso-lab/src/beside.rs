@@ -1,25 +1,33 @@
 //! A table that compares published figures with figures from this machine. In tables R1 to R5, each figure is a ratio
 //! of two settings.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::{
+    statistics::is_absent,
     table::{self, Column},
     verdict::Verdict,
 };
 
 /// A published ratio of two settings, and the same ratio measured on this machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BesideRow {
     /// The settings that the ratio compares.
     pub setting: String,
     /// The published ratio.
     pub published: f64,
     /// The ratio measured on this machine.
+    #[serde(skip_serializing_if = "is_absent")]
     pub here: f64,
+    /// The ratio measured on this machine, divided by the published ratio.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub ratio: f64,
 }
 
 impl BesideRow {
     pub(crate) fn new(setting: impl Into<String>, published: f64, here: f64) -> Self {
-        Self { setting: setting.into(), published, here }
+        Self { setting: setting.into(), published, here, ratio: here / published }
     }
 
     /// Returns the row for a verdict; `None` if no figure was published for its claim.
@@ -52,7 +60,7 @@ const COLUMNS: [Column<BesideRow>; 4] = [
     Column::left(&["Ratios of two settings"], 52, |row| row.setting.clone()),
     Column::right(&["published"], 10, |row| figure(row.published)),
     Column::right(&["here"], 9, |row| figure(row.here)),
-    Column::right(&["ratio"], 9, |row| figure(row.here / row.published)),
+    Column::right(&["ratio"], 9, |row| figure(row.ratio)),
 ];
 
 #[cfg(test)]

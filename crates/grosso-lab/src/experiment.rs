@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    beside::BesideRow,
     netns::Device,
     report::{Environment, FailedRow, Findings, Report},
     statistics::{Spread, digits},
@@ -248,6 +249,10 @@ pub trait Experiment {
         if !failed.is_empty() {
             verdicts = verdicts.into_iter().map(Verdict::without_a_row).collect();
         }
+        let mut ratios = findings.beside();
+        if ratios.is_empty() {
+            ratios = verdicts.iter().filter_map(BesideRow::of).collect();
+        }
         Ok(Report {
             experiment: self.name(),
             environment: Environment::of(
@@ -255,6 +260,7 @@ pub trait Experiment {
                 (self.device(), *processors),
                 parameters.clone(),
             )?,
+            ratios,
             verdicts,
             notes: self.notes(&findings, &failed),
             findings,

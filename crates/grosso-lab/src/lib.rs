@@ -65,6 +65,7 @@ pub mod custom;
 pub mod experiment;
 pub mod fragments;
 pub mod guest;
+mod lessons;
 pub mod model;
 pub mod netns;
 pub mod network;

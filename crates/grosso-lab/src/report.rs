@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     beside::{self, BesideRow},
+    lessons,
     netns::Device,
     page::{Bar, Chart, Column, STYLE, bars, document, escape, setup},
     publications::{linked, page_list, pages, provenance},
@@ -80,6 +81,8 @@ pub struct Report<F: Findings> {
     pub findings: F,
     /// Settings without figures, because every attempt at a trial failed.
     pub failed: Vec<FailedRow>,
+    /// The published ratios next to the ratios from this machine.
+    pub ratios: Vec<BesideRow>,
     /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
     /// Notes that help to interpret the figures.
@@ -165,7 +168,7 @@ impl<F: Findings> Report<F> {
         for row in &self.failed {
             text += &wrapped(&row.to_string());
         }
-        beside::write(&self.beside(), &mut text);
+        beside::write(&self.ratios, &mut text);
         text.push('\n');
         for verdict in &self.verdicts {
             text += &format!("{verdict}\n");
@@ -176,26 +179,18 @@ impl<F: Findings> Report<F> {
             + "\nFor the publications R1 to R5, see docs/sources.md.\n"
     }
 
-    /// Returns the published ratios next to the ratios from this machine.
-    #[must_use]
-    pub fn beside(&self) -> Vec<BesideRow> {
-        let rows = self.findings.beside();
-        match rows.is_empty() {
-            true => self.verdicts.iter().filter_map(BesideRow::of).collect(),
-            false => rows,
-        }
-    }
-
     /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, and `commit` is
     /// the commit from which the program was built.
     #[must_use]
     pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
-            "<h1>{headline}</h1>\n<p>{legend}</p>\n{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
-             {charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
+            "<h1>{headline}</h1>\n{background}{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
+             {meaning}<h2>The charts</h2>\n<p>{legend}</p>\n{charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor} with Linux {kernel} by <code>{command}</code>; {provenance}</p>\n",
+            background = lessons::background(self.experiment),
             setup = setups::section(self.experiment),
+            meaning = lessons::meaning(self.experiment, &self.verdicts),
             compared = compared(&self.verdicts),
             pages = if self.experiment.is_empty() { page_list() } else { String::new() },
             kernel = escape(&self.environment.kernel),

@@ -80,7 +80,7 @@ impl Sample {
 
 /// Returns whether a figure is missing. Takes a reference, because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
-fn is_absent(figure: &f64) -> bool {
+pub(crate) fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
 }
 

@@ -233,8 +233,12 @@ pub(crate) struct LabSetup {
 /// Options for `grosso lab fragments`.
 #[derive(Args, Debug)]
 pub(crate) struct LabFragments {
-    #[command(flatten)]
-    pub(crate) repeated: LabRepeats,
+    /// Repeat each measurement N times; fewer than 5 decide nothing about silences
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// Measure for this long
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
     /// Set the offered load in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,

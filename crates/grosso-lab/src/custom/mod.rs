@@ -245,6 +245,7 @@ mod tests {
             environment: Environment::of(lengths, (None, None), parameters).unwrap(),
             findings: findings(),
             failed: Vec::new(),
+            ratios: Vec::new(),
             verdicts: Vec::new(),
             notes: Vec::new(),
         };
