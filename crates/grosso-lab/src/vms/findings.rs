@@ -81,23 +81,23 @@ impl VmFindings {
     /// Returns the verdicts on the figures. If there are no VMs, each verdict says what a test of its claim would need.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
-            let claims = CLAIMS.map(|(_, claim, _)| claim).into_iter().chain([BUFFERS]);
+            let claims = CLAIMS.map(|(_, claim, _)| claim).into_iter();
+            let claims = claims.chain(BUFFER_CLAIMS.map(|(claim, ..)| claim));
             return claims.map(|claim| Verdict::not_here(claim, NEEDED)).collect();
         }
         let places = CLAIMS.iter().filter_map(|claim| self.judge_place(*claim));
-        places.chain(self.judge_buffers()).collect()
+        let buffers = BUFFER_CLAIMS.iter().filter_map(|claim| self.judge_buffers(*claim));
+        places.chain(buffers).collect()
     }
 
     /// Judges the publication's claim that packet buffers are slower than pages.
-    fn judge_buffers(&self) -> Option<Verdict> {
+    fn judge_buffers(&self, (claim, [over, under], cause): BufferClaim) -> Option<Verdict> {
         let counted = |carrier| {
             let row = self.row(VmPlace::ReceiveBuffers, carrier)?;
             Some(row.to_guest.guest_instructions_per_kb)
         };
-        let [buffers, pages] = [counted(VmCarrier::PacketBuffers)?, counted(VmCarrier::Pages)?];
-        let evidence = Evidence::ratio(&buffers, &pages, Bound::AtLeast(1.0));
-        let verdict = evidence.verdict(BUFFERS, Unit::Times, BUILT_AROUND);
-        Some(verdict.beside(nic(PAGES_OVER_BUFFERS)))
+        let evidence = Evidence::ratio(&counted(over)?, &counted(under)?, Bound::AtLeast(1.0));
+        Some(evidence.verdict(claim, Unit::Times, cause).beside(nic(PAGES_OVER_BUFFERS)))
     }
 
     /// Judges whether Grosso transfers a guest's streams in both directions at least as fast as QEMU and the kernel.
@@ -164,10 +164,23 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-const BUFFERS: &str = "a guest needs more work for packet buffers";
-/// Cause to report if packet buffers need no more work than pages.
-const BUILT_AROUND: &str = "\
-today's drivers build a packet around either kind of buffer without a copy, and GRO merges both by reference";
+/// A claim that one kind of receive buffer takes more instructions than another, and the cause to report if the claim
+/// does not hold.
+type BufferClaim = (&'static str, [VmCarrier; 2], &'static str);
+
+const BUFFER_CLAIMS: [BufferClaim; 2] = [
+    (
+        "packets: packet buffers take more work than pages",
+        [VmCarrier::PacketBuffers, VmCarrier::Pages],
+        "today's virtio driver builds a packet around a packet buffer without a copy, but allocates a packet and \
+         copies the headers if the data is in a page; GRO merges both by reference",
+    ),
+    (
+        "superframes: chains take more work than pages",
+        [VmCarrier::SuperframeChains, VmCarrier::SuperframePages],
+        "the driver allocates as many pages for short superframes as for long ones, and these are all long",
+    ),
+];
 /// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.95;
 /// Cause to report for streams between guests. On busy CPUs, the speed of 300 ms streams between the same two guests
