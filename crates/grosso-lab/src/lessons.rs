@@ -64,12 +64,13 @@ const LESSONS: [Lesson; 5] = [
 A wire carries packets of about 1500 bytes, and a host spends most of its receive time on work that is done once per \
 packet: finding the connection, updating TCP's state, waking the program. Receive offload (LRO, and later GRO) collects \
 consecutive packets of a connection, which form a train, and passes them to TCP as one large packet, a superframe. TCP \
-then works once per train. R1 compares a driver's own code for this with code that all drivers can share.",
+then works once per train. R1 compares a driver's own code for this with code that all drivers can share. MTU 1500 to \
+9000 means that the sender's MTU is 1500 and the receiver's is 9000.",
         meanings: &[
             Meaning {
                 claim: "coalescing is faster per CPU at MTU 1500",
                 if_reproduced: "\
-Receive offload saves CPU time on this machine: leave GRO on at every host that receives streams.",
+Merging saves CPU time on this machine, in Grosso as in the kernel: leave GRO on at every host that receives streams.",
                 otherwise: "\
 Receive offload does not pay off on this machine. Packets probably arrive in batches already, or another cost is larger \
 than that of TCP.",
@@ -81,7 +82,8 @@ than that of TCP.",
             },
             Meaning {
                 claim: "pages of 32 KiB are faster than pages of 4 KiB",
-                if_reproduced: "Larger receive pages help: a program with its own ring should use large blocks.",
+                if_reproduced: "\
+Larger receive pages help a little: a program with its own packet ring should use large blocks.",
                 otherwise: "The size of receive pages does not matter on this machine.",
             },
         ],
@@ -135,11 +137,17 @@ One lost fragment can silence such a receiver until the reassembly timeout: 30 s
         experiment: "acks",
         background: "\
 A TCP sender may have only a limited amount of data on the way, its window. Acknowledgments (ACKs) tell it what has \
-arrived, and each one also lets the window grow. A device that merges packets can also merge ACKs, or can make the \
-receiver acknowledge a whole train once. Then fewer ACKs arrive. A sender that counts ACKs, or that limits the growth per \
-ACK (to two segments: L = 2), grows its window too slowly, and the transfer takes longer although no packet is lost. A \
-sender that counts the acknowledged bytes, such as Linux, loses nothing.",
+arrived, and each one also lets the window grow. A device that merges consecutive packets, a train, into one \
+superframe can also merge ACKs, or it makes the receiver acknowledge a whole train once. Then fewer ACKs arrive. A sender \
+that counts ACKs, or that limits the growth per ACK (to two segments: L = 2), grows its window too slowly, and the \
+transfer takes longer although no packet is lost. A sender that counts the acknowledged bytes, such as Linux, loses \
+nothing.",
         meanings: &[
+            Meaning {
+                claim: "byte counting: merged ACKs are harmless",
+                if_reproduced: "Between Linux hosts, nothing needs to change: Linux counts bytes and is not slowed.",
+                otherwise: "Merged ACKs also slowed a sender that counts bytes, such as Linux.",
+            },
             Meaning {
                 claim: "ACK counting: merged ACKs halve the speed",
                 if_reproduced: "\
@@ -148,14 +156,15 @@ Do not merge pure ACKs in front of senders whose TCP you do not know. Linux's GR
             },
             Meaning {
                 claim: "L = 2: unmerged pure ACKs restore the speed",
-                if_reproduced: "If a device merges ACKs, turning this off is enough; merging of data may stay on.",
+                if_reproduced: "\
+If a device merges ACKs, turn its LRO off and leave GRO on, which merges data but no pure ACKs.",
                 otherwise: "Leaving ACKs unmerged did not restore the speed here; something else limits the sender.",
             },
             Meaning {
                 claim: "L = 2: LRO at the receiver slows transfers",
                 if_reproduced: "\
-A receiver that merges data sends fewer ACKs, which slows distant senders that count them. Short holds, or expanded ACKs, \
-avoid this.",
+A receiver that merges data sends fewer ACKs, which slows distant senders that count them or limit their growth. If \
+Grosso merges the data, expanded ACKs (--expand-acks) reduce this.",
                 otherwise: "Merging at the receiver did not slow distant senders in this run.",
             },
         ],

@@ -185,7 +185,7 @@ impl<F: Findings> Report<F> {
     pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
-            "<h1>{headline}</h1>\n{background}{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
+            "<h1>{headline}</h1>\n{background}{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n{ANSWERS}\
              {meaning}<h2>The charts</h2>\n<p>{legend}</p>\n{charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor} with Linux {kernel} by <code>{command}</code>; {provenance}</p>\n",
             background = lessons::background(self.experiment),
@@ -270,6 +270,14 @@ fn wrapped(paragraph: &str) -> String {
     }
     text + "\n"
 }
+
+/// Legend for the answers to claims, as HTML.
+const ANSWERS: &str = "\
+<p><b class=\"yes\">Reproduced</b>: the effect has the published direction, and noise does not explain it. \
+<b class=\"no\">Not reproduced</b>: the figures contradict the claim. <b class=\"open\">Undecided</b>: noise explains \
+the difference. <b class=\"open\">Cannot be shown here</b>: this machine lacks what the claim needs. An effect <i>as \
+published</i> is within 20 % of the published figure. Claims without a published figure state only a direction, or are \
+the lab's own. The first figure of each claim was measured here.</p>\n";
 
 /// Maximum width of a line of text.
 const LINE: usize = 80;

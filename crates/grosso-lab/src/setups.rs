@@ -16,8 +16,9 @@ pub(crate) fn section(experiment: &str) -> String {
 }
 
 const LEGEND: &str = "\
-The sender is at the top, the receiver at the bottom. Thick borders mark what the experiment varies. Five short \
-blocks stand for a train of packets, and one long block for the superframe into which the train is merged.";
+Grosso merges and segments packets in the place of a NIC and its driver. The sender is at the top, the receiver at the \
+bottom. Thick borders mark what the experiment varies. Five short blocks stand for a train of packets, and one long \
+block for the superframe into which the train is merged.";
 
 const fn packets(label: &str) -> Option<StationLink<'_>> {
     Some(StationLink { has_superframes: false, label })

@@ -203,12 +203,15 @@ pub(crate) struct Evidence {
     within_noise: bool,
     /// Whether there are any figures.
     is_known: bool,
+    /// The smallest and the largest ratio of two runs. NaN if there are no ratios, or too few for a rank test to exclude
+    /// values outside this range.
+    range: [f64; 2],
 }
 
 impl Evidence {
     /// Creates evidence from an exact count, which does not depend on time and therefore never varies.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
-        Self { figure, bound, within_noise: false, is_known: true }
+        Self { figure, bound, within_noise: false, is_known: true, range: NO_RANGE }
     }
 
     /// Creates evidence on the ratio of two medians of repeated measurements. The Mann-Whitney test compares the first
@@ -227,7 +230,12 @@ impl Evidence {
             (Bound::Within(value), false) => above(1.0 / value),
         };
         let is_known = !over.values().is_empty() && !under.values().is_empty();
-        Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
+        let range = match over.values().len().min(under.values().len()) {
+            0..SEPARABLE => NO_RANGE,
+            _ => [over.min / under.max, over.max / under.min],
+        };
+        let within_noise = chance > CHANCE_MAX || figure.is_nan();
+        Self { figure, bound, within_noise, is_known, range }
     }
 
     /// Creates evidence on the maximum of repeated measurements. A pause of the machine may lengthen any measurement,
@@ -245,7 +253,7 @@ impl Evidence {
         let (values, holds) = (spread.values(), bound.holds(figure));
         let agree = values.iter().filter(|value| bound.holds(**value) == holds).count();
         let within_noise = chance_of_agreeing(agree, values.len()) > CHANCE_MAX;
-        Self { figure, bound, within_noise, is_known: !values.is_empty() }
+        Self { figure, bound, within_noise, is_known: !values.is_empty(), range: NO_RANGE }
     }
 
     /// Returns the same evidence, except that a contradiction counts as noise unless the figure exceeds a reference
@@ -259,6 +267,15 @@ impl Evidence {
     /// Returns whether noise can explain the difference.
     pub(crate) const fn is_noise(&self) -> bool {
         self.within_noise
+    }
+
+    /// Returns whether an effect as strong as this ratio would have shown in every pair of runs.
+    fn excludes(&self, ratio: f64) -> bool {
+        match self.bound {
+            Bound::AtLeast(_) => ratio > self.range[1],
+            Bound::Under(_) => ratio < self.range[0],
+            Bound::Within(_) => false,
+        }
     }
 
     /// Combines the evidence from several measurements. All of them must support the claim, because noise must not
@@ -349,10 +366,16 @@ impl Verdict {
         self
     }
 
-    /// Adds the published figure that corresponds to the verdict's figure.
+    /// Adds the published figure that corresponds to the verdict's figure. If noise is small enough to exclude an effect
+    /// of that size, an undecided verdict says so.
     pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
         self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
             let Evidence { figure: here, bound, .. } = evidence;
+            if self.answer == (Answer::Undecided { needed: QUIET })
+                && evidence.excludes(published.ratio)
+            {
+                self.answer = Answer::Undecided { needed: NOT_AS_STRONG };
+            }
             let effect = self.holds().then(|| Effect::of(here, published.ratio, bound));
             BesidePublished { published, here, effect }
         });
@@ -480,8 +503,15 @@ const EVERY_ROW: &str = "figures for every setting; a trial of at least one sett
 /// Data that is missing if no trial produced a figure.
 const FIGURES: &str = "figures for the settings of this claim; all of their trials failed";
 /// Steps that may decide a claim despite the noise.
-const QUIET: &str =
-    "more or longer runs, or a less busy machine, because noise may explain the difference";
+const QUIET: &str = "\
+more or longer runs (--runs, --time), or a less busy machine, because noise may explain the difference";
+/// Requirement for a decision if noise may explain the difference, but would not hide an effect as strong as published.
+const NOT_AS_STRONG: &str = "\
+more or longer runs (--runs, --time) to show a weaker effect; one as strong as published does not occur here";
+/// Range of evidence without ratios.
+const NO_RANGE: [f64; 2] = [f64::NAN; 2];
+/// Number of runs of each setting from which a rank test at 5 % can separate two settings.
+const SEPARABLE: usize = 3;
 /// Maximum ratio for two effects to count as equally strong.
 const SAME: f64 = 1.2;
 /// Maximum probability that a difference is due to chance, for the difference to count as real. With three runs on each

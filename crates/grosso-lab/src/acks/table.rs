@@ -44,22 +44,24 @@ impl Findings for AckFindings {
     }
 
     fn headline(&self) -> String {
-        // Both rows have the same window size: the lab's default, if it was measured.
-        let row = |handling, is_beside: &dyn Fn(&AckRow) -> bool| {
-            let rows = self.rows.iter().filter(|row| row.side == NicOf::Sender);
-            let rows = rows.filter(|row| row.handling == handling && is_beside(row));
-            rows.min_by_key(|row| row.window_bytes)
-        };
-        let pair = row(Handling::Merged, &|_| true).and_then(|merged| {
-            let window = merged.window_bytes;
-            Some([merged, row(Handling::Off, &|off| off.window_bytes == window)?])
+        // The streams of the unmodified kernel, which counts bytes, do not show the effect.
+        let merged = self.transfers.iter().find(|row| {
+            let is_merged = (row.side, row.handling) == (NicOf::Sender, Handling::Merged);
+            is_merged && row.worth == Worth::One
+        });
+        let pair = merged.and_then(|merged| {
+            let mut others = self.transfers.iter().filter(|row| row.is_beside(merged));
+            let is_off =
+                |row: &&TransferRow| row.handling == Handling::Off && row.worth == merged.worth;
+            Some([merged, others.find(is_off)?])
         });
         pair.map_or_else(
             || "No settings were compared".into(),
             |rows| {
-                let [merged, off] = rows.map(|row| digits(row.gigabits_a_second.median));
+                let [merged, off] = rows.map(|row| whole(row.milliseconds.median));
                 format!(
-                    "A sender reaches {merged} Gb/s with merged acknowledgments, and {off} Gb/s without merging"
+                    "A sender that counts acknowledgments needs {merged} ms for a transfer if they are merged, \
+                     and {off} ms if not"
                 )
             },
         )
@@ -355,7 +357,7 @@ mod tests {
         let report = report();
         let page = report.page("grosso lab acks --html \"a&b.html\"", "unknown");
         assert!(
-            page.contains("4.00 Gb/s with merged acknowledgments, and 8.00 Gb/s without merging"),
+            page.contains("needs 1590 ms for a transfer if they are merged, and 530 ms if not"),
             "{page}"
         );
         let transfers = report.findings.transfers.iter().map(|row| row.runs.len());

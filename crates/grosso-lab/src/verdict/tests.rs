@@ -192,6 +192,18 @@ fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
     let json = serde_json::to_value(&open).unwrap();
     assert_eq!((&json["verdict"], &json["needed"]), (&"undecided".into(), &QUIET.into()));
     assert!(open.to_string().starts_with("undecided             a claim\n"), "{open}");
+    let even = [0.99, 1.0, 1.01];
+    let needed = |runs: &[f64], published| {
+        let evidence = Evidence::ratio(&spread(runs), &spread(runs), Bound::AtLeast(1.0));
+        let verdict = evidence.verdict("a claim", Unit::Times, cause);
+        match verdict.beside(Published::new(published, "R1")).answer {
+            Answer::Undecided { needed } => needed,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(needed(&even, 1.78), NOT_AS_STRONG);
+    assert_eq!(needed(&even, 1.01), QUIET, "as strong as the noise");
+    assert_eq!(needed(&even[..2], 1.78), QUIET, "too few runs");
     let here = Verdict::not_here("three CPUs", "a machine of three processors");
     assert_eq!(
         here.to_string(),
