@@ -122,8 +122,8 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Tests VXLAN packets whose outer checksum the device has verified (here, the kernel's GRO). The sum over the packet
-/// inside follows from it, without the tag inside, and decides which packets merge.
+/// Tests VXLAN packets whose outer checksum the kernel's GRO has verified. The engine derives the sum of the inner
+/// transport packet, without the VLAN tag, from this checksum. The sum decides which packets merge.
 #[test]
 fn sums_behind_a_verified_outer_checksum_decide_what_merges() {
     let Some([host]) = namespaces() else { return };

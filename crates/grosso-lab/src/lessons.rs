@@ -62,18 +62,19 @@ const LESSONS: [Lesson; 5] = [
         experiment: "lro",
         background: "\
 A wire carries packets of about 1500 bytes, and a host spends most of its receive time on work that is done once per \
-packet: finding the connection, updating TCP's state, waking the program. Receive offload (LRO, and later GRO) collects \
-consecutive packets of a connection, which form a train, and passes them to TCP as one large packet, a superframe. TCP \
-then works once per train. R1 compares a driver's own code for this with code that all drivers can share. MTU 1500 to \
-9000 means that the sender's MTU is 1500 and the receiver's is 9000.",
+packet: finding the connection, updating TCP's state, waking the program. Receive offload (LRO, and later GRO) \
+collects consecutive packets of a connection, which form a train, and passes them to TCP as one large packet, a \
+superframe. TCP then works once per train. R1 compares a driver's own code for this with code that all drivers can \
+share. MTU 1500 to 9000 means that the sender's MTU is 1500 and the receiver's is 9000.",
         meanings: &[
             Meaning {
                 claim: "coalescing is faster per CPU at MTU 1500",
                 if_reproduced: "\
-Merging saves CPU time on this machine, in Grosso as in the kernel: leave GRO on at every host that receives streams.",
+Merging saves CPU time on this machine. The kernel's GRO also merges: leave GRO on at every host that receives \
+streams.",
                 otherwise: "\
-Receive offload does not pay off on this machine. Packets probably arrive in batches already, or another cost is larger \
-than that of TCP.",
+Receive offload does not pay off on this machine. Packets probably arrive in batches already, or another cost is \
+larger than that of TCP.",
             },
             Meaning {
                 claim: "coalescing is also faster at MTU 9000",
@@ -93,8 +94,8 @@ Larger receive pages help a little: a program with its own packet ring should us
         background: "\
 A program sends large blocks, but a wire carries packets of about 1500 bytes. Without segmentation offload, TCP makes \
 each packet itself, and every packet passes through IP, the firewall and the driver. With TSO in a NIC, or GSO in \
-software, one superframe of up to 64 KB passes through all of them and is segmented at the last moment. R5 measures what \
-this gains over loopback.",
+software, one superframe of up to 64 KB passes through all of them and is segmented at the last moment. R5 measures \
+what this gains over loopback.",
         meanings: &[
             Meaning {
                 claim: "superframes are faster at MTU 1500",
@@ -112,23 +113,24 @@ The gain comes from the number of packets: if the MTU is already large, segmenta
     Lesson {
         experiment: "fragments",
         background: "\
-A datagram that is longer than the MTU travels in fragments, which the receiver holds until all have arrived. A NIC has \
-a fixed number of receive buffers. If each held fragment keeps its buffer, incomplete datagrams can use up all of them: \
-the NIC then drops the fragments that would complete these datagrams, and nothing arrives until they time out. If the \
-receiver coalesces instead, it moves the fragments together and returns the buffers at once. R2 saw 6.6 Gb/s with \
-coalescing and 9 Mb/s without it.",
+A datagram that is longer than the MTU travels in fragments, which the receiver holds until all have arrived. A NIC \
+has a fixed number of receive buffers. If each held fragment keeps its buffer, incomplete datagrams can use up all of \
+them: the NIC then drops the fragments that would complete these datagrams, and nothing arrives until they time out. \
+If the receiver coalesces instead, it combines the fragments and returns their buffers at once. R2 reports 6.6 Gb/s \
+with coalescing and 9 Mb/s without it.",
         meanings: &[
             Meaning {
                 claim: "without loss, queueing delivers less than coalescing",
                 if_reproduced: "\
-A receiver with few buffers that queues fragments stops working, even on a wire without loss. Check the NIC's ring size \
-with ethtool -g, and avoid fragments: lower the MTU of tunnels.",
+A receiver with few buffers delivers less if it queues fragments, even on a wire without loss. Check the NIC's ring \
+size with ethtool -g, and set the MTU of tunnels low enough to avoid fragments.",
                 otherwise: "This receiver's buffers suffice for queued fragments if none is lost.",
             },
             Meaning {
                 claim: "after a loss, queueing stalls until the timeout",
                 if_reproduced: "\
-One lost fragment can silence such a receiver until the reassembly timeout: 30 s for IPv4 in Linux, 60 s for IPv6.",
+If a receiver queues fragments, a lost fragment can silence it until the reassembly timeout: in Linux, 30 s for IPv4 \
+and 60 s for IPv6.",
                 otherwise: "A lost fragment does not silence this receiver.",
             },
         ],
@@ -136,12 +138,12 @@ One lost fragment can silence such a receiver until the reassembly timeout: 30 s
     Lesson {
         experiment: "acks",
         background: "\
-A TCP sender may have only a limited amount of data on the way, its window. Acknowledgments (ACKs) tell it what has \
-arrived, and each one also lets the window grow. A device that merges consecutive packets, a train, into one \
-superframe can also merge ACKs, or it makes the receiver acknowledge a whole train once. Then fewer ACKs arrive. A sender \
-that counts ACKs, or that limits the growth per ACK (to two segments: L = 2), grows its window too slowly, and the \
-transfer takes longer although no packet is lost. A sender that counts the acknowledged bytes, such as Linux, loses \
-nothing.",
+A TCP sender may have only a limited amount of data in flight, its window. Acknowledgments (ACKs) tell it what has \
+arrived, and each one also lets the window grow. A device that merges a train of consecutive packets into one \
+superframe can also merge ACKs. If it merges data, the receiver acknowledges the whole train only once. In both \
+cases, fewer ACKs arrive. A sender that counts ACKs, or that limits the growth per ACK (to two segments: L = 2), \
+grows its window too slowly, and the transfer takes longer although no packet is lost. A sender that counts the \
+acknowledged bytes without such a limit, such as Linux, loses nothing.",
         meanings: &[
             Meaning {
                 claim: "byte counting: merged ACKs are harmless",
@@ -172,16 +174,17 @@ Grosso merges the data, expanded ACKs (--expand-acks) reduce this.",
     Lesson {
         experiment: "tunnels",
         background: "\
-A tunnel puts each packet into another one, and both have a checksum over all of their bytes. Many NICs compute the sum \
-of the outer packet only, so the sender's CPU must read every byte for the inner one. With remote checksum offload (RCO), \
-the sender leaves the inner checksum to the receiver, which gets it almost for free from the verified outer checksum. R4 \
-compares both for tunnels in GUE, and VXLAN.",
+A tunnel puts each packet into another one, and the checksum of each packet covers its whole payload. Many NICs \
+compute the sum of the outer packet only, so the sender's CPU must read every byte for the inner one. With remote \
+checksum offload (RCO), the sender leaves the inner checksum to the receiver, which gets it almost for free from the \
+verified outer checksum. R4 compares tunnels in GUE, and VXLAN, with and without RCO.",
         meanings: &[Meaning {
             claim: "RCO saves TX checksum and encapsulation time",
             if_reproduced: "\
-If the NIC sums only outer packets, turn on remote checksum offload at both ends of the tunnel (encap-remcsum, or remcsumtx \
-and remcsumrx).",
-            otherwise: "Remote checksum offload saves nothing here; a NIC that sums inner packets makes it superfluous.",
+If the NIC computes checksums only for outer packets, turn on remote checksum offload at both ends of the tunnel \
+(encap-remcsum, or remcsumtx and remcsumrx).",
+            otherwise: "\
+Remote checksum offload saves nothing here. It is also unnecessary if a NIC computes inner checksums.",
         }],
     },
 ];

@@ -359,7 +359,7 @@ mod tests {
                 _ => 2.0,
             })
         };
-        // A slower row is a slower MTU only if the row is faster at MTU 1500.
+        // MTU 1500 to 9000 is slower only if the same row is faster at MTU 1500 to 1500.
         let posted = "as posted 2007";
         for (name, short, mixed, claim, answer) in [
             (posted, 2.0, 1.7, "MTU 1500 to 9000: inet_lro as posted is slower", "reproduced"),

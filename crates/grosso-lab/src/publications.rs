@@ -1,5 +1,5 @@
 //! The publications whose claims the lab tests: a list of them for pages, with the date and build of the page, and
-//! figures that several experiments compare with theirs.
+//! the published figures that several experiments use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

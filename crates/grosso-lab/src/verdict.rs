@@ -203,8 +203,8 @@ pub(crate) struct Evidence {
     within_noise: bool,
     /// Whether there are any figures.
     is_known: bool,
-    /// The smallest and the largest ratio of two runs. NaN if there are no ratios, or too few for a rank test to exclude
-    /// values outside this range.
+    /// The smallest and the largest ratio between a run of one setting and a run of the other. NaN if there are no
+    /// ratios, or too few for a rank test to exclude values outside this range.
     range: [f64; 2],
 }
 
@@ -269,7 +269,7 @@ impl Evidence {
         self.within_noise
     }
 
-    /// Returns whether an effect as strong as this ratio would have shown in every pair of runs.
+    /// Returns whether the effect was weaker than this ratio in every pair of runs.
     fn excludes(&self, ratio: f64) -> bool {
         match self.bound {
             Bound::AtLeast(_) => ratio > self.range[1],
@@ -366,8 +366,8 @@ impl Verdict {
         self
     }
 
-    /// Adds the published figure that corresponds to the verdict's figure. If noise is small enough to exclude an effect
-    /// of that size, an undecided verdict says so.
+    /// Adds the published figure that corresponds to the verdict's figure. An undecided verdict then says whether noise is
+    /// too small to hide an effect of that size.
     pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
         self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
             let Evidence { figure: here, bound, .. } = evidence;

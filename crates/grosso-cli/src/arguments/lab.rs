@@ -233,7 +233,7 @@ pub(crate) struct LabSetup {
 /// Options for `grosso lab fragments`.
 #[derive(Args, Debug)]
 pub(crate) struct LabFragments {
-    /// Repeat each measurement N times; fewer than 5 decide nothing about silences
+    /// Repeat each measurement N times; claims about silences need at least 5
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Measure for this long
@@ -591,8 +591,10 @@ const VM_HELP: &str = "\
 QEMU emulates the VMs, without /dev/kvm. They boot the installed kernel, or one
 unpacked in a directory. Each VM runs one TCP stream in each direction with the
 host, with another VM, and with a host behind a tunnel. Frames go through Grosso
-(vhost-user or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox,
-dash, ip, modprobe, depmod and cpio, and reports which are missing.
+(vhost-user or a socket), QEMU's TAP, or passt. The last table counts the
+instructions of a guest that receives into packet buffers or pages. Needs
+qemu-system-x86_64, busybox, dash, ip, modprobe, depmod and cpio, and reports
+which are missing.
 
 Examples:
   grosso lab vm                         everything, in several minutes

@@ -492,8 +492,8 @@ const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
 const SOURCE_OVER_NONE: [(&str, &str); 3] =
     [(OWN, "myri10ge / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
-/// Length of a train in bytes, plus the MTU, at which inet_lro has no room for another packet. Myricom's driver also
-/// counts the Ethernet header.
+/// Maximum length of a superframe in bytes. inet_lro ends a train if it has no room for another packet of the MTU.
+/// Myricom's driver also counts the Ethernet header.
 const LRO_ROOM_BYTES: u32 = 65536;
 const ETHERNET_BYTES: u32 = 14;
 /// Minimum ratio for two figures to count as equally fast.

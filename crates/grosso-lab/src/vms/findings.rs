@@ -90,7 +90,7 @@ impl VmFindings {
         places.chain(buffers).collect()
     }
 
-    /// Judges the publication's claim that packet buffers are slower than pages.
+    /// Judges a claim that one kind of receive buffer takes more instructions than another.
     fn judge_buffers(&self, (claim, [over, under], cause): BufferClaim) -> Option<Verdict> {
         let counted = |carrier| {
             let row = self.row(VmPlace::ReceiveBuffers, carrier)?;
@@ -178,7 +178,8 @@ const BUFFER_CLAIMS: [BufferClaim; 2] = [
     (
         "superframes: chains take more work than pages",
         [VmCarrier::SuperframeChains, VmCarrier::SuperframePages],
-        "the driver allocates as many pages for short superframes as for long ones, and these are all long",
+        "the driver allocates a full chain for each superframe, which costs more only for short superframes, and those \
+         of this run are long",
     ),
 ];
 /// Minimum ratio for two throughputs to count as equal.

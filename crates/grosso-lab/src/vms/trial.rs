@@ -413,7 +413,7 @@ impl VmPlace {
     }
 }
 
-/// Returns the number of instructions that a guest has executed, and the number that reading it takes. The guest's
+/// Returns the number of instructions that a guest has executed, and how many of them one reading takes. The guest's
 /// clock advances with each instruction, and with the time for which its CPU is idle.
 fn instructions(guest: &mut Guest) -> io::Result<[u64; 2]> {
     let mut executed = || {
