@@ -440,7 +440,7 @@ fn an_interface_that_another_path_has_is_noted_until_that_ends() {
 #[test]
 fn a_device_that_is_down_is_noted() {
     let Some(hosts) = Hosts::new() else { return };
-    let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
+    let down = || Control::new()?.set_up(&name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
     bridge.wait_for_line(

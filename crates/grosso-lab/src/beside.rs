@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    page::escape,
     statistics::is_absent,
     table::{self, Column},
     verdict::Verdict,
@@ -34,6 +35,16 @@ impl BesideRow {
     pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
         let beside = verdict.published?;
         Some(Self::new(verdict.claim.clone(), beside.published.ratio, beside.here))
+    }
+
+    /// Returns a row with its number as a line of an HTML table.
+    pub(crate) fn html((number, row): (usize, &Self)) -> String {
+        let [published, here, ratio] = [row.published, row.here, row.ratio].map(figure);
+        format!(
+            "<tr><td>{number}</td><td>{}</td><td data-of=\"published\">{published}</td>\
+             <td data-of=\"here\">{here}</td><td data-of=\"here / published\">{ratio}</td></tr>\n",
+            escape(&row.setting),
+        )
     }
 }
 

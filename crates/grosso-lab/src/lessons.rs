@@ -10,7 +10,7 @@ use crate::{
 struct Lesson {
     /// The experiment's name.
     experiment: &'static str,
-    /// What the experiment is about, in two to four sentences.
+    /// Introduction to the experiment, in three to six sentences.
     background: &'static str,
     /// Claims whose verdicts lead to advice.
     meanings: &'static [Meaning],
@@ -120,7 +120,7 @@ If the receiver coalesces instead, it combines the fragments and returns their b
 with coalescing and 9 Mb/s without it.",
         meanings: &[
             Meaning {
-                claim: "without loss, queueing delivers less than coalescing",
+                claim: "overload: queueing delivers less than coalescing",
                 if_reproduced: "\
 A receiver with few buffers delivers less if it queues fragments, even on a wire without loss. Check the NIC's ring \
 size with ethtool -g, and set the MTU of tunnels low enough to avoid fragments.",

@@ -186,11 +186,13 @@ impl<F: Findings> Report<F> {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
             "<h1>{headline}</h1>\n{background}{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n{ANSWERS}\
-             {meaning}<h2>The charts</h2>\n<p>{legend}</p>\n{charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
+             {meaning}{ratios}<h2>The charts</h2>\n<p>{legend}</p>\n{charts}{knobs}{pages}\
+             <h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor} with Linux {kernel} by <code>{command}</code>; {provenance}</p>\n",
             background = lessons::background(self.experiment),
             setup = setups::section(self.experiment),
             meaning = lessons::meaning(self.experiment, &self.verdicts),
+            ratios = self.other_ratios(),
             compared = compared(&self.verdicts),
             pages = if self.experiment.is_empty() { page_list() } else { String::new() },
             kernel = escape(&self.environment.kernel),
@@ -205,6 +207,23 @@ impl<F: Findings> Report<F> {
         );
         let style = [STYLE, bars::STYLE, setup::STYLE].concat();
         document(&format!("grosso {}", self.command()), &style, &body)
+    }
+
+    /// Returns the page's section with the published ratios that belong to no verdict; empty if there are none.
+    fn other_ratios(&self) -> String {
+        let is_judged = |row: &BesideRow| {
+            self.verdicts.iter().any(|verdict| BesideRow::of(verdict).is_some_and(|of| of == *row))
+        };
+        let others = self.ratios.iter().filter(|row| !is_judged(row));
+        let rows: String = (1..).zip(others).map(BesideRow::html).collect();
+        match rows.is_empty() {
+            true => String::new(),
+            false => format!(
+                "<h2>All published ratios</h2>\n<div class=\"wide\"><table class=\"compared\">\
+                 <tr><th></th><th>ratio of two settings</th><th>published</th><th>here</th>\
+                 <th>here / published</th></tr>\n{rows}</table></div>\n"
+            ),
+        }
     }
 
     /// Returns remarks on the conditions that distort the figures of this measurement.

@@ -366,8 +366,8 @@ impl Verdict {
         self
     }
 
-    /// Adds the published figure that corresponds to the verdict's figure. An undecided verdict then says whether noise is
-    /// too small to hide an effect of that size.
+    /// Adds the published figure that corresponds to the verdict's figure. An undecided verdict then says whether noise
+    /// is too small to hide an effect of that size.
     pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
         self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
             let Evidence { figure: here, bound, .. } = evidence;

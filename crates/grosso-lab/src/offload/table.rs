@@ -356,8 +356,8 @@ fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String 
 /// Users of CPU time, whose names are also the CSS classes of the bars' parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
-Real TCP between two network namespaces on this machine. A bar is the median, and each dot is one run. The kernel's own \
-rows avoid the copies into and out of Grosso, so compare rows only with rows on the same path.";
+Real TCP between two network namespaces on this machine. A bar is the median, and each dot is one run. The kernel's \
+own rows avoid the copies into and out of Grosso, so compare rows only with rows on the same path.";
 const ROLES_LEGEND: &str = "\
 Cost bars show the <b class=\"sender\">sender</b>, the <b class=\"path\">data path</b> with the receiver's kernel, \
 and the <b class=\"receiver\">receiver</b>.";
