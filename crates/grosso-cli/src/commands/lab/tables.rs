@@ -72,8 +72,7 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
         datagram_bytes: options.size.into(),
         family: if options.ipv4 { Family::V4 } else { Family::V6 },
     };
-    let plan =
-        plan(options.runs, options.time, options.setup.device, parameters)?;
+    let plan = plan(options.runs, options.time, options.setup.device, parameters)?;
     let plan = Plan { processors, ..plan };
     let page = ("fragments", &options.setup.page);
     run_experiment(Fragments::new(plan), FRAGMENTS, page, session)
