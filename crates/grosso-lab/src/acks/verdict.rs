@@ -15,11 +15,6 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     let AckFindings { rows, senders, transfers, overtaken, growth } = findings;
     let mut verdicts = transfer::judge(transfers, *senders);
     verdicts.extend(share(
-        "sender: merged acknowledgments cost throughput",
-        rows,
-        Handling::Merged,
-    ));
-    verdicts.extend(share(
         "sender: passing ACKs through costs no throughput",
         rows,
         Handling::Passed,
@@ -43,11 +38,8 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
 
 /// Judges a sender's throughput relative to a sender with the same window whose arriving packets are not merged.
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
-    let is_merged = handling == Handling::Merged;
-    let bound = if is_merged { Bound::Under(1.0) } else { Bound::AtLeast(COSTS) };
-    let evidence = Evidence::median(&shares(rows, handling)?, bound);
-    let published = is_merged.then_some(MERGED);
-    Some(evidence.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
+    let evidence = Evidence::median(&shares(rows, handling)?, Bound::AtLeast(COSTS));
+    Some(evidence.verdict(claim, Unit::Percent, HELD))
 }
 
 /// Returns the ratio of the throughput to that without merging, for each run with any window and hold time; `None` if
@@ -205,17 +197,13 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 }
 
 /// Cause to report if measured figures contradict a claim.
-const UNLIMITED: &str = "\
-Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
-    acknowledgments are held";
+const HELD: &str =
+    "acknowledgments are held, and on a path without delay, this time limits the sender";
 /// Cause to report if exact figures contradict a claim.
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
 /// Minimum fraction of the throughput without merging at which a treatment counts as free. Repeated measurements of the
 /// same setting differ by less.
 const COSTS: f64 = 0.85;
-/// Published throughput with acknowledgments merged at the sender (4 to 5 Gb/s), divided by the throughput without
-/// merging (8.0 Gb/s).
-pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
 
 #[cfg(test)]
 mod tests {
@@ -244,7 +232,7 @@ mod tests {
     #[test]
     fn every_claim_holds_of_what_was_published() {
         let verdicts = judge(&kernel());
-        assert_eq!(verdicts.len(), 13 + 6 + 12);
+        assert_eq!(verdicts.len(), 13 + 6 + 11);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
@@ -256,7 +244,6 @@ mod tests {
                 row.runs.iter_mut().for_each(|run| run.bytes = (gbps * 125e6) as u64);
             })
         };
-        assert!(!said(&at(Handling::Merged, 8.1), "merged acknowledgments cost"));
         assert!(!said(&at(Handling::Passed, 6.0), "passing ACKs through"));
         assert!(!said(&at(Handling::Vector, 6.0), "ACK vectors"));
         assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
@@ -333,7 +320,7 @@ mod tests {
         // Without results for expansion, there is no verdict on expansion.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
-        assert_eq!(judge(&findings).len(), 13 + 6 + 11);
+        assert_eq!(judge(&findings).len(), 13 + 6 + 10);
         // Without rows, there is no verdict on streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 6 + 3);
