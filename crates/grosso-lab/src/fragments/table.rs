@@ -42,7 +42,9 @@ impl Findings for FragmentFindings {
 
     fn headline(&self) -> String {
         let nothing = || "Nothing was measured".into();
-        let Some(group) = self.groups.first() else { return nothing() };
+        // The overload repeats the setting of the publication.
+        let overload = self.groups.iter().find(|group| group.is_overload);
+        let Some(group) = overload.or(self.groups.first()) else { return nothing() };
         let Some(buffers) = group.rows.iter().filter_map(|row| row.buffers).min() else {
             return nothing();
         };
@@ -52,7 +54,8 @@ impl Findings for FragmentFindings {
         };
         match (goodput(Receiver::Coalesces), goodput(Receiver::Queues)) {
             (Some(coalesced), Some(queued)) => format!(
-                "With {buffers} receive buffers, coalescing delivers {coalesced} Mb/s, and queueing {queued} Mb/s"
+                "{} {buffers} receive buffers, coalescing delivers {coalesced} Mb/s, and queueing {queued} Mb/s",
+                if group.is_overload { "Under overload with" } else { "With" },
             ),
             _ => nothing(),
         }
@@ -209,8 +212,7 @@ mod tests {
     fn page_is_self_contained_and_shows_every_run() {
         let report = report();
         let page = report.page("grosso lab fragments --html \"a&b.html\"", "unknown");
-        let headline =
-            "With 32 receive buffers, coalescing delivers 1490 Mb/s, and queueing 0.5 Mb/s</h1>";
+        let headline = "Under overload with 64 receive buffers, coalescing delivers 1490 Mb/s, and queueing 0.5";
         assert!(page.contains(headline), "{page}");
         let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
         assert_eq!(page.matches("<circle ").count(), runs * 2);
