@@ -336,9 +336,9 @@ impl Evidence {
 
 impl Verdict {
     /// Returns the verdict that this machine cannot test a claim. `needed` says what such a test would need.
-    pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
+    pub(crate) fn not_here(claim: impl Into<Cow<'static, str>>, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
-        let claim = Cow::Borrowed(claim);
+        let claim = claim.into();
         let measured = String::new();
         Self { claim, answer, measured, published: None, needs_every_row: false, judged: None }
     }

@@ -44,7 +44,7 @@ impl Findings for FragmentFindings {
         let nothing = || "Nothing was measured".into();
         // The overload repeats the setting of the publication.
         let overload = self.groups.iter().find(|group| group.is_overload);
-        let Some(group) = overload.or(self.groups.first()) else { return nothing() };
+        let Some(group) = overload.or_else(|| self.groups.first()) else { return nothing() };
         let Some(buffers) = group.rows.iter().filter_map(|row| row.buffers).min() else {
             return nothing();
         };

@@ -88,7 +88,12 @@ pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let cause = "one TCP connection does not need this feature, or the feature costs as much CPU time as it \
                  saves";
     let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
-    evidence.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
+    evidence.verdict(claim(feature), Unit::Times, cause).with(speeds)
+}
+
+/// Returns the claim about a feature.
+pub(super) fn claim(feature: &str) -> String {
+    format!("{feature} saves CPU time")
 }
 
 /// Returns the feature with its better state, if the difference from the original state exceeds the noise.
@@ -239,7 +244,10 @@ mod tests {
                 NicOffloadSetting { on: true, ..one.clone() },
             ]
         });
-        (NicOffloads { settings: settings.collect(), plan: plan.clone() }, groups)
+        (
+            NicOffloads { settings: settings.collect(), plan: plan.clone(), unused: Vec::new() },
+            groups,
+        )
     }
 
     #[test]

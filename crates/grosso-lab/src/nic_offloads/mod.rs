@@ -12,7 +12,11 @@
 //! other settings of the device stay unchanged.
 
 use core::fmt;
-use std::{io, net::SocketAddr, sync::atomic::AtomicBool};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::atomic::AtomicBool,
+};
 
 use grosso_sys::{
     ethtool::{self, Feature, set_features},
@@ -59,6 +63,8 @@ pub struct NicOffloads {
     plan: Plan<NicOffloadParameters>,
     /// Two settings for each feature: off and on.
     settings: Vec<[NicOffloadSetting; 2]>,
+    /// Features that the stream does not use, each with the traffic that would use it.
+    unused: Vec<(String, &'static str)>,
 }
 
 impl NicOffloads {
@@ -82,6 +88,14 @@ impl NicOffloads {
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
+        let mut unused = Vec::new();
+        found.retain(|feature| match other_traffic(&feature.name, peer.ip()) {
+            Some(needed) => {
+                unused.push((feature.name.clone(), needed));
+                false
+            }
+            None => true,
+        });
         let settings = found.into_iter().map(|Feature { name, requested, .. }| {
             [false, true].map(|on| NicOffloadSetting {
                 device: *nic,
@@ -93,7 +107,7 @@ impl NicOffloads {
                 measured: plan.measured,
             })
         });
-        Ok(Self { settings: settings.collect(), plan })
+        Ok(Self { settings: settings.collect(), plan, unused })
     }
 }
 
@@ -154,7 +168,9 @@ impl Experiment for NicOffloads {
     }
 
     fn judge(&self, findings: &NicOffloadFindings) -> Vec<Verdict> {
-        findings.pairs().map(|[off, on]| findings::judge(off, on)).collect()
+        let unused = self.unused.iter();
+        let unused = unused.map(|(name, needed)| Verdict::not_here(findings::claim(name), needed));
+        findings.pairs().map(|[off, on]| findings::judge(off, on)).chain(unused).collect()
     }
 
     fn notes(&self, findings: &NicOffloadFindings, failed: &[FailedRow]) -> Vec<String> {
@@ -197,6 +213,19 @@ fn is_tried(feature: &Feature) -> bool {
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())
 }
 
+/// Returns the traffic that uses a feature, if a TCP stream to this address does not use it.
+fn other_traffic(feature: &str, peer: IpAddr) -> Option<&'static str> {
+    let (version, others) = match peer {
+        IpAddr::V4(_) => ("a stream over IPv6", ["tx-tcp6-segmentation", "tx-checksum-ipv6"]),
+        IpAddr::V6(_) => ("a stream over IPv4", ["tx-tcp-segmentation", "tx-checksum-ipv4"]),
+    };
+    if others.contains(&feature) {
+        return Some(version);
+    }
+    let traffic = OTHER_TRAFFIC.iter().find(|(part, _)| feature.contains(part));
+    traffic.map(|(_, traffic)| *traffic)
+}
+
 fn direction(feature: &str) -> Direction {
     if feature.starts_with("rx-") { Direction::Receive } else { Direction::Transmit }
 }
@@ -219,11 +248,26 @@ const LEFT_ALONE: [&str; 6] = [
     "rx-udp_tunnel-port-offload",
 ];
 
+/// Parts of the names of features that a TCP stream between two hosts does not use, each with the traffic that does.
+const OTHER_TRAFFIC: [(&str, &str); 11] = [
+    ("sctp", "an SCTP stream"),
+    ("fcoe", "FCoE frames"),
+    ("vlan", "packets with a VLAN tag"),
+    ("macsec", "MACsec frames"),
+    ("esp", "ESP packets"),
+    ("gre-", "a GRE tunnel"),
+    ("ipxip", "an IP tunnel"),
+    ("tnl", "a UDP tunnel"),
+    ("tunnel", "a UDP tunnel"),
+    ("udp", "UDP datagrams"),
+    ("-list", "forwarded packets"),
+];
+
 const NOTE: &str = "\
 * marks the original setting, which the lab restores. CPU time is the busy time
 of all CPUs, including other programs, so keep the machine idle. Turning off a
-feature also turns off the features that depend on it. One TCP connection shows
-nothing about UDP, tunnels or forwarding.";
+feature also turns off the features that depend on it. Features for other
+traffic, such as UDP, tunnels or forwarding, are not measured.";
 
 #[cfg(test)]
 mod tests {
@@ -241,6 +285,27 @@ mod tests {
         for name in ["loopback", "hw-tc-offload", "l2-fwd-offload", "rx-ntuple-filter", "rx-all"] {
             assert!(!is_tried(&feature(name, false)), "{name}");
         }
+    }
+
+    #[test]
+    fn features_that_a_tcp_stream_does_not_use_are_not_measured() {
+        let [four, six] = ["192.0.2.1", "2001:db8::1"].map(|peer| peer.parse().unwrap());
+        for (feature, needed) in [
+            ("tx-sctp-segmentation", Some("an SCTP stream")),
+            ("tx-udp-segmentation", Some("UDP datagrams")),
+            ("tx-udp_tnl-segmentation", Some("a UDP tunnel")),
+            ("rx-gro-list", Some("forwarded packets")),
+            ("rx-gro", None),
+            ("tx-tcp-ecn-segmentation", None),
+            ("tx-generic-segmentation", None),
+        ] {
+            assert_eq!([four, six].map(|peer| other_traffic(feature, peer)), [needed; 2]);
+        }
+        let segmentation = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        let needed = segmentation.map(|feature| other_traffic(feature, four));
+        assert_eq!(needed, [None, Some("a stream over IPv6")]);
+        let needed = segmentation.map(|feature| other_traffic(feature, six));
+        assert_eq!(needed, [Some("a stream over IPv4"), None]);
     }
 
     #[test]
