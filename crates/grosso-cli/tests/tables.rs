@@ -132,7 +132,7 @@ fn lab_acks_reports_acknowledgments_at_the_sender() {
     assert_eq!(report["overtaken"]["through_it"], 0);
     // In userspace, one more row predicts what the kernel's senders would do.
     let others = usize::from(report["senders"] == "userspace");
-    assert_eq!(report["verdicts"].as_array().unwrap().len(), 12 + 13 + 2 + others);
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13 + 2 + others);
     assert!(page.contains(&format!("lab {words}")), "how to repeat it");
 }
 
