@@ -218,6 +218,8 @@ impl Claim {
         };
         let cured = match (side, over) {
             (Sender, (Passed, _)) => Some((Merged, COSTS)),
+            // Beside little harm, a busy CPU hides the tenth that remains after expansion.
+            (Receiver, (Expanded, One)) => Some((Passed, COSTS)),
             (Receiver, (Expanded, _)) => Some((Passed, HURTS)),
             _ => None,
         };

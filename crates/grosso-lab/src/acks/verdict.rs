@@ -207,7 +207,7 @@ const COSTS: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SenderKind, TransferRow, tests::report};
+    use super::super::{SenderKind, TransferRow, Worth, tests::report};
     use super::*;
     use crate::verdict::Answer;
 
@@ -297,6 +297,27 @@ mod tests {
             runs.for_each(|run| run.acknowledgements_passed = Some(run.acknowledgements / 2));
         });
         assert!(!said(&none, "expansion delivers more"));
+    }
+
+    #[test]
+    fn little_harm_does_not_show_what_expansion_leaves() {
+        let answer = |harm: f64| {
+            let mut findings = kernel();
+            let slowed = |handling| match handling {
+                Handling::Passed => harm,
+                Handling::Expanded => 1.05,
+                _ => 1.0,
+            };
+            let rows = findings.transfers.iter_mut();
+            for row in rows.filter(|row| row.side == NicOf::Receiver && row.worth == Worth::One) {
+                let times = [300.0, 301.0, 302.0].map(|time| time * slowed(row.handling));
+                row.milliseconds = Spread::of(times);
+            }
+            let claim = "ACK counting: expanded ACKs do not restore the speed";
+            judge(&findings).into_iter().find(|verdict| verdict.claim == claim).unwrap().answer
+        };
+        assert!(matches!(answer(1.4), Answer::Undecided { .. }));
+        assert!(matches!(answer(2.0), Answer::NotReproduced { .. }));
     }
 
     #[test]
