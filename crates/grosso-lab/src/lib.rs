@@ -22,7 +22,7 @@
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
-//! | [`vms`] | comparison of transports for the frames of a virtual machine |
+//! | [`vms`] | comparison of transports for the frames of a virtual machine, and of a guest's receive buffers |
 //! | [`nic_offloads`] | the gain from a device's own offloads |
 //! | [`sink`] | the peer of a measured stream, and the client that starts the stream |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
@@ -30,6 +30,8 @@
 //! | [`custom`] | custom experiments that compare settings, with any hosts, links and paths |
 //! | [`experiment`] | the common part of all experiments: trials that alternate between settings to answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
+//! | [`beside`] | published ratios next to the measured ones |
+//! | `publications`, `setups`, `lessons` | texts and drawings on the pages of the publications |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
 //! | [`offload`] | the gain from coalescing and from superframes, each measured on and off |
 //! | [`fragments`] | fragmented ESP packets, sent to a NIC with few receive buffers |
